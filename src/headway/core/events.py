@@ -1,0 +1,89 @@
+"""The recorded facts: what is written beside a job whenever it changes.
+
+Events are derived from the job before and after a step, so state and story cannot disagree. Names are facts in the
+past tense. The store gives each its number; the numbers have no gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.core.model import Cause, Job, JobId, State
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One fact about one job (or, with no job, about the server or a node)."""
+
+    kind: str
+    at: float
+    job: JobId = ""
+    attempt: int = 0
+    data: Mapping[str, Any] = field(default_factory=dict)
+    seq: int = 0
+
+
+KINDS: dict[str, str] = {
+    "JobSubmitted": "the job was accepted and is on disk",
+    "AttemptPlaced": "places were taken for every task; agents are asked to claim",
+    "AttemptStarted": "every task was claimed and `go` was given",
+    "AttemptStopping": "an end was decided; what still runs is being ended",
+    "AttemptEnded": "nothing of the attempt is alive any more",
+    "JobQueuedAgain": "the job will be tried again",
+    "JobSucceeded": "every rank ended with exit code 0",
+    "JobFailed": "the job ended without success and will not be tried again",
+    "JobCancelled": "the job ended because somebody asked for it",
+    "JobForgotten": "the record of the job was deleted",
+    "NodeJoined": "an agent called home for the first time, or with a new boot id",
+    "NodeSilent": "a node has not been heard for a while; nothing is placed there",
+    "NodeHeard": "a silent node is heard again",
+    "NodeLost": "a node was given up: proof of death, or a whole lease of silence",
+    "LogTrimmed": "the log outgrew its limit; its middle was dropped",
+    "StorageFailed": "something could not be written; it is kept on the node and tried again",
+}
+
+
+def record(before: Job | None, after: Job, now: float) -> tuple[Event, ...]:
+    """The facts that lie between two versions of a job."""
+    if before is None:
+        spec = after.spec
+        data = {"name": spec.name, "project": spec.project, "queue": spec.queue, "user": after.user}
+        return (Event("JobSubmitted", now, after.id, 0, data),)
+    facts: list[Event] = []
+    if after.number != before.number:
+        nodes = list(after.attempt.nodes) if after.attempt else []
+        facts.append(Event("AttemptPlaced", now, after.id, after.number, {"nodes": nodes}))
+    if after.state is State.RUNNING and before.state is not State.RUNNING:
+        facts.append(Event("AttemptStarted", now, after.id, after.number))
+    facts.extend(_ends(before, after, now))
+    return tuple(facts)
+
+
+def _ends(before: Job, after: Job, now: float) -> list[Event]:
+    facts: list[Event] = []
+    cause = {"cause": _value(after.cause), "detail": after.detail}
+    if after.state is State.STOPPING and (before.state is not State.STOPPING or before.cause is not after.cause):
+        facts.append(Event("AttemptStopping", now, after.id, after.number, {**cause, "grace_s": after.grace_s}))
+    attempt = after.attempt
+    was_over = before.attempt is not None and before.attempt.ended_at is not None
+    if attempt is not None and attempt.ended_at is not None and not (was_over and before.number == after.number):
+        data = {"cause": _value(attempt.cause), "detail": attempt.detail, "exit_code": attempt.exit_code}
+        facts.append(Event("AttemptEnded", now, after.id, after.number, data))
+    if after.state is before.state:
+        return facts
+    if after.state is State.QUEUED:
+        facts.append(Event("JobQueuedAgain", now, after.id, after.number, {**cause, "not_before": after.not_before}))
+    elif after.state is State.SUCCEEDED:
+        facts.append(Event("JobSucceeded", now, after.id, after.number))
+    elif after.state is State.FAILED:
+        code = attempt.exit_code if attempt else None
+        facts.append(Event("JobFailed", now, after.id, after.number, {**cause, "exit_code": code}))
+    elif after.state is State.CANCELLED:
+        facts.append(Event("JobCancelled", now, after.id, after.number, cause))
+    return facts
+
+
+def _value(cause: Cause | None) -> str | None:
+    return cause.value if cause else None

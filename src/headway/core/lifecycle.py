@@ -1,0 +1,372 @@
+"""The life of one job: which signal does what to it, and how an attempt settles.
+
+Everything that changes a job is in this file, behind one door: `step`. It reads no clock and touches nothing. Signals
+come from control/; what may follow what is in states.py; whether to try again is asked of retry.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headway.core import retry
+from headway.core.causes import TABLE, Whose
+from headway.core.model import Attempt, Cause, Job, NodeId, Outcome, Phase, State, Task
+from headway.core.states import HEARS
+
+AVOID_MOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A place for one task: a node, and the indexes of its GPUs."""
+
+    node: NodeId
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The scheduler took places for every task. Raises the attempt's number."""
+
+    seats: tuple[Seat, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An agent holds the task and waits for `go`."""
+
+    attempt: int
+    task: int
+    address: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An agent cannot take the task (no directory, wrong resources). After a claim it changes nothing."""
+
+    attempt: int
+    task: int
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOverdue:
+    """Some agent did not claim within the limit: everything is given back and nobody is charged."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """The agent's report of how a task ended."""
+
+    attempt: int
+    task: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMissing:
+    """The node answered and does not have this task. (A node that did not answer says nothing.)"""
+
+    attempt: int
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """Proof that a node is dead, or a whole lease of silence heard by a server that was listening."""
+
+    attempt: int
+    node: NodeId
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAsked:
+    """Somebody wants it to end. Outranks every other cause."""
+
+    by: str = ""
+    grace_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopDecided:
+    """Headway ends the attempt: a limit was reached, or its place is needed."""
+
+    attempt: int
+    cause: Cause
+    detail: str = ""
+    grace_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAsked:
+    """Somebody wants a backing-off job to go now."""
+
+
+@dataclass(frozen=True, slots=True)
+class CanNeverRun:
+    """No pool could ever hold it."""
+
+    detail: str
+
+
+Signal = (
+    Placed
+    | Claimed
+    | Refused
+    | ClaimOverdue
+    | TaskEnded
+    | TaskMissing
+    | NodeLost
+    | CancelAsked
+    | StopDecided
+    | RetryAsked
+    | CanNeverRun
+)
+
+
+def step(job: Job, signal: Signal, now: float) -> Job:
+    """Return what this fact makes of the job. A signal that is late or not heard returns the very same job."""
+    handler = _HANDLERS[job.state].get(type(signal))
+    if handler is None:
+        return job
+    attempt = getattr(signal, "attempt", None)
+    if attempt is not None and attempt != job.number:
+        return job
+    return handler(job, signal, now)
+
+
+# --- queued ---------------------------------------------------------------------------------------------------------
+
+
+def _placed(job: Job, signal: Placed, now: float) -> Job:
+    # A larger number fences the old attempt: whatever it still sends is refused from here on.
+    tasks = tuple(Task(index, seat.node, seat.gpus) for index, seat in enumerate(signal.seats))
+    attempt = Attempt(number=job.number + 1, tasks=tasks, placed_at=now)
+    return replace(
+        job, state=State.STARTING, attempt=attempt, cause=None, detail="", not_before=0.0, stop_by=None, grace_s=None
+    )
+
+
+def _cancel_queued(job: Job, signal: CancelAsked, now: float) -> Job:
+    return _end(job, State.CANCELLED, Cause.CANCELLED, _by(signal), now)
+
+
+def _retry_now(job: Job, signal: RetryAsked, now: float) -> Job:
+    return replace(job, not_before=0.0) if job.not_before > now else job
+
+
+def _can_never_run(job: Job, signal: CanNeverRun, now: float) -> Job:
+    return _end(job, State.FAILED, Cause.BAD_SPEC, signal.detail, now)
+
+
+# --- starting: no user code runs before `go`, so everything can be given back at once ---------------------------------
+
+
+def _claimed(job: Job, signal: Claimed, now: float) -> Job:
+    attempt = _current(job)
+    task = attempt.tasks[signal.task] if signal.task < len(attempt.tasks) else None
+    if task is None or task.phase is not Phase.PLACED:
+        return job
+    taken = replace(task, phase=Phase.CLAIMED, address=signal.address, port=signal.port)
+    tasks = _with(attempt.tasks, taken)
+    if any(each.phase is not Phase.CLAIMED for each in tasks):
+        return replace(job, attempt=replace(attempt, tasks=tasks))
+    going = tuple(replace(each, phase=Phase.GOING) for each in tasks)
+    return replace(job, state=State.RUNNING, attempt=replace(attempt, tasks=going, started_at=now))
+
+
+def _refused(job: Job, signal: Refused, now: float) -> Job:
+    attempt = _current(job)
+    if signal.task >= len(attempt.tasks) or attempt.tasks[signal.task].phase is not Phase.PLACED:
+        return job  # A claim outweighs a refusal that comes after it.
+    node = attempt.tasks[signal.task].node
+    return _never_started(job, f"{node} refused it: {signal.detail}", (node,), now)
+
+
+def _claim_overdue(job: Job, signal: ClaimOverdue, now: float) -> Job:
+    late = tuple(task.node for task in _current(job).tasks if task.phase is Phase.PLACED)
+    return _never_started(job, f"not claimed in time by {', '.join(late)}", late, now)
+
+
+def _lost_while_starting(job: Job, signal: NodeLost, now: float) -> Job:
+    if signal.node not in _current(job).nodes:
+        return job
+    return _never_started(job, f"{signal.node} was lost before the start: {signal.detail}", (signal.node,), now)
+
+
+def _cancel_starting(job: Job, signal: CancelAsked, now: float) -> Job:
+    return _end(_release_all(job, Cause.CANCELLED, _by(signal), now), State.CANCELLED, Cause.CANCELLED, _by(signal), now)
+
+
+def _never_started(job: Job, detail: str, avoid: Iterable[NodeId], now: float) -> Job:
+    released = _release_all(job, Cause.NEVER_STARTED, detail, now)
+    return _settle(replace(released, cause=Cause.NEVER_STARTED, detail=detail), now, avoid)
+
+
+def _release_all(job: Job, cause: Cause, detail: str, now: float) -> Job:
+    attempt = _current(job)
+    tasks = tuple(replace(task, phase=Phase.RELEASED) for task in attempt.tasks)
+    return replace(job, attempt=replace(attempt, tasks=tasks, ended_at=now, cause=cause, detail=detail))
+
+
+# --- running and stopping -------------------------------------------------------------------------------------------
+
+
+def _task_ended(job: Job, signal: TaskEnded, now: float) -> Job:
+    attempt = _current(job)
+    if signal.task >= len(attempt.tasks) or attempt.tasks[signal.task].phase is not Phase.GOING:
+        return job
+    outcome = signal.outcome
+    ended = replace(attempt.tasks[signal.task], phase=Phase.ENDED, outcome=outcome)
+    attempt = replace(attempt, tasks=_with(attempt.tasks, ended))
+    if job.state is State.RUNNING and outcome.cause is not None:
+        attempt = replace(attempt, exit_code=outcome.exit_code)
+        job = replace(job, attempt=attempt)
+        return _begin_stop(job, outcome.cause, outcome.detail, now)
+    return _over(replace(job, attempt=attempt), now)
+
+
+def _task_missing(job: Job, signal: TaskMissing, now: float) -> Job:
+    attempt = _current(job)
+    if signal.task >= len(attempt.tasks) or attempt.tasks[signal.task].phase is not Phase.GOING:
+        return job
+    task = attempt.tasks[signal.task]
+    lost = replace(attempt, tasks=_with(attempt.tasks, replace(task, phase=Phase.LOST)))
+    return _lost(replace(job, attempt=lost), Cause.OUTCOME_LOST, f"{task.node} no longer knows it", now, ())
+
+
+def _node_lost(job: Job, signal: NodeLost, now: float) -> Job:
+    attempt = _current(job)
+    hit = [task for task in attempt.tasks if task.node == signal.node and task.phase is Phase.GOING]
+    if not hit:
+        return job
+    tasks = attempt.tasks
+    for task in hit:
+        tasks = _with(tasks, replace(task, phase=Phase.LOST))
+    job = replace(job, attempt=replace(attempt, tasks=tasks))
+    return _lost(job, Cause.NODE_LOST, signal.detail or signal.node, now, (signal.node,))
+
+
+def _cancel_running(job: Job, signal: CancelAsked, now: float) -> Job:
+    if job.state is State.STOPPING and job.cause is Cause.CANCELLED:
+        return _shorten_grace(job, signal, now)
+    stopping = replace(job, state=State.RUNNING, cause=None, detail="")
+    return _begin_stop(stopping, Cause.CANCELLED, _by(signal), now, signal.grace_s)
+
+
+def _shorten_grace(job: Job, signal: CancelAsked, now: float) -> Job:
+    """A second, more impatient cancel makes the grace shorter, never longer."""
+    if signal.grace_s is None or job.stop_by is None or now + signal.grace_s >= job.stop_by:
+        return job
+    return replace(job, grace_s=signal.grace_s, stop_by=now + signal.grace_s)
+
+
+def _stop_decided(job: Job, signal: StopDecided, now: float) -> Job:
+    return _begin_stop(job, signal.cause, signal.detail, now, signal.grace_s)
+
+
+def _begin_stop(job: Job, cause: Cause, detail: str, now: float, grace_s: float | None = None) -> Job:
+    """Enter `stopping` with its cause. First cause wins: what happens to the other tasks from here on is its echo."""
+    grace_s = job.spec.grace_s if grace_s is None else grace_s
+    stopping = replace(job, state=State.STOPPING, cause=cause, detail=detail, grace_s=grace_s, stop_by=now + grace_s)
+    return _over(stopping, now)
+
+
+def _lost(job: Job, cause: Cause, detail: str, now: float, avoid: Iterable[NodeId]) -> Job:
+    if job.state is State.RUNNING:
+        job = replace(job, avoid=_avoiding(job, avoid))
+        return _begin_stop(job, cause, detail, now)
+    return _over(job, now)
+
+
+def _over(job: Job, now: float) -> Job:
+    """Settle the attempt once no task of it can be alive; until then nothing changes."""
+    attempt = _current(job)
+    if any(not task.over for task in attempt.tasks):
+        return job
+    if job.state is State.RUNNING:
+        done = replace(attempt, ended_at=now, exit_code=0)
+        return replace(job, state=State.SUCCEEDED, attempt=done, cause=None, detail="", ended_at=now)
+    settled = replace(attempt, ended_at=now, cause=job.cause, detail=job.detail)
+    return _settle(replace(job, attempt=settled), now, ())
+
+
+def _settle(job: Job, now: float, avoid: Iterable[NodeId]) -> Job:
+    """Nothing of the attempt is alive: go back to the queue, or end."""
+    assert job.cause is not None
+    if job.cause is Cause.CANCELLED:
+        return _end(job, State.CANCELLED, Cause.CANCELLED, job.detail, now)
+    verdict = retry.decide(job, job.cause, now)
+    if not verdict.again:
+        return _end(job, State.FAILED, job.cause, job.detail, now)
+    return replace(
+        job,
+        state=State.QUEUED,
+        retries=verdict.retries,
+        not_before=verdict.not_before,
+        avoid=_avoiding(job, avoid),
+        stop_by=None,
+        grace_s=None,
+    )
+
+
+def _end(job: Job, state: State, cause: Cause, detail: str, now: float) -> Job:
+    return replace(job, state=state, cause=cause, detail=detail, ended_at=now, stop_by=None, grace_s=None, not_before=0.0)
+
+
+def _avoiding(job: Job, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+    kept = [node for node in job.avoid if node not in set(nodes)]
+    return tuple([*kept, *dict.fromkeys(nodes)][-AVOID_MOST:])
+
+
+def _current(job: Job) -> Attempt:
+    assert job.attempt is not None, f"{job.id} is {job.state.value} without an attempt"
+    return job.attempt
+
+
+def _with(tasks: tuple[Task, ...], task: Task) -> tuple[Task, ...]:
+    return (*tasks[: task.index], task, *tasks[task.index + 1 :])
+
+
+def _by(signal: CancelAsked) -> str:
+    return f"asked by {signal.by}" if signal.by else "asked"
+
+
+def charged(job: Job) -> bool:
+    """Whether the newest end was the user's own, so that it cost one of his retries."""
+    return job.cause is not None and TABLE[job.cause].whose is Whose.USER
+
+
+_BY_NAME: dict[str, tuple[type, Callable[[Job, Any, float], Job]]] = {
+    "Placed": (Placed, _placed),
+    "Claimed": (Claimed, _claimed),
+    "Refused": (Refused, _refused),
+    "ClaimOverdue": (ClaimOverdue, _claim_overdue),
+    "TaskEnded": (TaskEnded, _task_ended),
+    "TaskMissing": (TaskMissing, _task_missing),
+    "StopDecided": (StopDecided, _stop_decided),
+    "RetryAsked": (RetryAsked, _retry_now),
+    "CanNeverRun": (CanNeverRun, _can_never_run),
+}
+_BY_STATE: dict[tuple[State, str], tuple[type, Callable[[Job, Any, float], Job]]] = {
+    (State.QUEUED, "CancelAsked"): (CancelAsked, _cancel_queued),
+    (State.STARTING, "CancelAsked"): (CancelAsked, _cancel_starting),
+    (State.RUNNING, "CancelAsked"): (CancelAsked, _cancel_running),
+    (State.STOPPING, "CancelAsked"): (CancelAsked, _cancel_running),
+    (State.STARTING, "NodeLost"): (NodeLost, _lost_while_starting),
+    (State.RUNNING, "NodeLost"): (NodeLost, _node_lost),
+    (State.STOPPING, "NodeLost"): (NodeLost, _node_lost),
+}
+
+
+def _handlers() -> dict[State, dict[type, Callable[[Job, Any, float], Job]]]:
+    return {state: dict(_BY_STATE.get((state, name)) or _BY_NAME[name] for name in names) for state, names in HEARS.items()}
+
+
+_HANDLERS = _handlers()

@@ -1,0 +1,39 @@
+"""Which state may follow which, and which signal each state hears. The tables; lifecycle.py applies them.
+
+The diagram in docs/reference is drawn from these tables, so it cannot lie. A signal that a state does not hear is
+dropped: it is not an error, just late.
+"""
+
+from __future__ import annotations
+
+from headway.core.model import Phase, State
+
+FOLLOWS: dict[State, frozenset[State]] = {
+    State.QUEUED: frozenset({State.STARTING, State.CANCELLED, State.FAILED}),
+    State.STARTING: frozenset({State.RUNNING, State.QUEUED, State.CANCELLED, State.FAILED}),
+    State.RUNNING: frozenset({State.STOPPING, State.SUCCEEDED, State.FAILED, State.QUEUED}),
+    State.STOPPING: frozenset({State.QUEUED, State.FAILED, State.CANCELLED}),
+    State.SUCCEEDED: frozenset(),
+    State.FAILED: frozenset(),
+    State.CANCELLED: frozenset(),
+}
+
+TASK_FOLLOWS: dict[Phase, frozenset[Phase]] = {
+    Phase.PLACED: frozenset({Phase.CLAIMED, Phase.GOING, Phase.RELEASED}),
+    Phase.CLAIMED: frozenset({Phase.GOING, Phase.RELEASED}),
+    Phase.GOING: frozenset({Phase.ENDED, Phase.LOST}),
+    Phase.ENDED: frozenset(),
+    Phase.LOST: frozenset(),
+    Phase.RELEASED: frozenset(),
+}
+
+# Written out by name so that the reference page can show it; lifecycle.py checks that each has its function.
+HEARS: dict[State, tuple[str, ...]] = {
+    State.QUEUED: ("Placed", "CancelAsked", "RetryAsked", "CanNeverRun"),
+    State.STARTING: ("Claimed", "Refused", "ClaimOverdue", "NodeLost", "CancelAsked"),
+    State.RUNNING: ("TaskEnded", "TaskMissing", "NodeLost", "CancelAsked", "StopDecided"),
+    State.STOPPING: ("TaskEnded", "TaskMissing", "NodeLost", "CancelAsked"),
+    State.SUCCEEDED: (),
+    State.FAILED: (),
+    State.CANCELLED: (),
+}

@@ -1,0 +1,193 @@
+"""What every store can do. Jobs, attempts, tasks, events, nodes, log index and the leader's lease live behind it.
+
+A store decides nothing: it keeps what it is given, all of a change or nothing of it, guarded by version and epoch.
+The suite in conformance.py is the law; memory.py and sql.py both pass it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headway.core.errors import HeadwayError
+from headway.core.events import Event
+from headway.core.model import Attempt, Job, JobId, Node, NodeId
+
+
+class LeaderLost(HeadwayError):
+    """Another server leads: this one's epoch is older than the store's. Nothing of the batch was written."""
+
+    status = 503
+    kind = "leader-lost"
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """One job after a step, with the facts that lie between. A new job has `expected_version` 0."""
+
+    job: Job  # With the version it shall have: expected_version + 1.
+    expected_version: int
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Bytes [start, end) of one rank's output, kept in storage object `key` from `key_offset` on.
+
+    Accepted only if it begins where the indexed ranges of that (job, attempt, task, rank, stream) end; else it is
+    left out, silently: it is a repetition, or something before it was lost on the way and will be sent again.
+    """
+
+    job: JobId
+    attempt: int
+    task: int
+    rank: int
+    stream: str
+    start: int
+    end: int
+    key: str
+    key_offset: int
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Delete an ended job with its attempts, tasks and log index. Its events go, but a JobForgotten event is added."""
+
+    job: JobId
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitKey:
+    """An idempotency key and the jobs that it made."""
+
+    key: str
+    jobs: tuple[JobId, ...]
+    digest: str  # Of what was submitted: the same key with other contents is an error of the caller.
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one group commit writes. Everything is in one transaction; a stale job change is left out alone."""
+
+    jobs: Sequence[JobChange] = ()
+    nodes: Sequence[Node] = ()
+    logs: Sequence[LogRange] = ()
+    drop_logs: Sequence[LogRange] = ()  # Ranges that leave the index (trimmed, compacted, or too old).
+    move_logs: Sequence[LogRange] = ()  # Ranges that enter regardless of what is there (compaction's result).
+    keys: Sequence[SubmitKey] = ()
+    forget: Sequence[Forget] = ()
+    events: Sequence[Event] = ()  # Events that belong to no job change.
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What the store made of a batch."""
+
+    last_seq: int  # Number of the newest event.
+    stale: frozenset[JobId] = frozenset()  # Job changes that were left out: their version had moved on.
+    first_job_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a page shows."""
+
+    states: frozenset[str] = frozenset()
+    project: str = ""
+    user: str = ""
+    queue: str = ""
+    name: str = ""
+    ids: tuple[JobId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Who leads, since which epoch, and until when unless renewed."""
+
+    server: str
+    epoch: int
+    until: float
+    address: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Store(Protocol):
+    """Every method may be called from any thread. Writes come from one writer thread; reads from many."""
+
+    # --- leader ---
+    def take_lead(self, server: str, address: str, now: float, lease_s: float) -> Lead | None:
+        """Become leader: with a larger epoch than ever before, if nobody's lease is running (or it is one's own)."""
+        ...
+
+    def keep_lead(self, server: str, epoch: int, now: float, lease_s: float) -> bool: ...
+
+    def drop_lead(self, server: str, epoch: int) -> None: ...
+
+    def lead(self) -> Lead | None: ...
+
+    # --- writing ---
+    def commit(self, batch: Batch, epoch: int | None = None) -> Committed:
+        """Write a batch in one transaction, durably. With an epoch: only if the store's leader epoch equals it
+        (raises LeaderLost, nothing written). New jobs get their `seq` in the order in which they stand in the batch:
+        consecutive numbers from `first_job_seq` on. Events get gap-free numbers in the order: job changes, then
+        forgets, then loose events.
+        A job change whose version moved on is left out, with its events and nothing else.
+        """
+        ...
+
+    # --- reading ---
+    def jobs(self, ids: Sequence[JobId]) -> list[Job]:
+        """The jobs of these ids that exist, each with its newest attempt."""
+        ...
+
+    def unfinished(self) -> list[Job]:
+        """All jobs that have not ended, in order of `seq`."""
+        ...
+
+    def page(self, which: JobFilter, before_seq: int | None, limit: int) -> list[Job]:
+        """Jobs by `seq`, newest first, older than `before_seq`."""
+        ...
+
+    def find(self, prefix_or_name: str, limit: int = 10) -> list[Job]:
+        """Jobs whose id begins with this, or whose name is exactly this; newest first."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        ...
+
+    def attempts(self, job: JobId) -> list[Attempt]:
+        """All attempts of a job with their tasks, oldest first."""
+        ...
+
+    def events(self, after: int, limit: int, job: JobId | None = None) -> list[Event]: ...
+
+    def last_seq(self) -> int: ...
+
+    def nodes(self) -> list[Node]: ...
+
+    def node(self, node: NodeId) -> Node | None: ...
+
+    def logs(self, job: JobId, attempt: int | None = None) -> list[LogRange]:
+        """The index, in order of attempt, task, rank, stream, start."""
+        ...
+
+    def log_ends(self, job: JobId, attempt: int, task: int) -> dict[tuple[int, str], int]:
+        """Where the indexed output of each (rank, stream) of a task ends. Trimming the middle does not move it."""
+        ...
+
+    def key_in_use(self, keys: Sequence[str]) -> set[str]:
+        """Which of these storage objects are still named by a range of the log index."""
+        ...
+
+    def submitted(self, key: str) -> SubmitKey | None: ...
+
+    def ended_before(self, when: float, limit: int) -> list[JobId]:
+        """Ended jobs whose end is older than `when` and that still have logs: for retention."""
+        ...
+
+    def close(self) -> None: ...
