@@ -1,0 +1,81 @@
+"""What every engine can do: get machines, see them, give them back. It never runs jobs; the agent does.
+
+Six blocking methods; the performer gives each a thread and a time limit. An engine keeps no memory: it finds everything
+again by the id that it put on it. Any call may be lost, repeated or answered late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from headway.core.grow import Order
+from headway.core.model import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What an engine is like."""
+
+    name: str
+    standing: bool  # Nodes stay (local, ssh) or are made and released as needed.
+    proves_death: bool  # Whether "gone" from this engine is proof, or only a claim.
+    warns_before_reclaim: bool = False
+    notice_s: float = 0.0
+    zones: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ("on-demand",)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Exactly what would be sent for an order: shown by a dry run, kept in golden files."""
+
+    order: Order
+    text: Mapping[str, Any]
+
+
+class Sight(str, Enum):
+    """What an engine sees of one node."""
+
+    WAITING = "waiting"  # Ordered, not there yet; `why` says what the platform says.
+    UP = "up"  # The machine is there and its agent was started.
+    AGENTLESS = "agentless"  # The machine is there, its agent is not: order it again.
+    GONE = "gone"  # Proven gone: nothing of it can run any more.
+    GONE_CLAIMED = "gone_claimed"  # The platform says so, but processes may have survived.
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    sight: Sight
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sightings:
+    """All of ours, in one call. A node that is not in it was not there (when `complete`)."""
+
+    nodes: Mapping[NodeId, Sighting] = field(default_factory=dict)
+    complete: bool = True
+    silent: tuple[str, ...] = ()  # Parts of the platform that did not answer; they prove nothing.
+
+
+class Engine(Protocol):
+    def traits(self) -> Traits: ...
+
+    def render(self, order: Order) -> Request: ...
+
+    def order(self, request: Request) -> None:
+        """Ask for the order's nodes, all or none. Twice is once. A node whose agent is missing gets one."""
+        ...
+
+    def sightings(self) -> Sightings: ...
+
+    def release(self, nodes: Sequence[NodeId]) -> None:
+        """Afterwards nothing of these nodes is left or billed. Unknown nodes are already released."""
+        ...
+
+    def last_words(self, node: NodeId) -> str:
+        """What the platform says about the node's end, for the user."""
+        ...

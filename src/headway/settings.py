@@ -1,0 +1,156 @@
+"""Every setting: name with its unit, default, one sentence. Where a value came from can be told.
+
+Sources, later ones win: built in, the system's config.toml, the user's config.toml, HEADWAY_* variables, flags.
+The reference page and `headway config explain` are written from this file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from headway.core.errors import BadInput
+from headway.core.units import duration_s, size_bytes
+
+
+def knob(default: Any, says: str) -> Any:
+    return field(default=default, metadata={"says": says})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values in force. Durations are seconds (`_s`), sizes are bytes (`_bytes`)."""
+
+    server_url: str = knob("", "address of a shared server; empty means the embedded one on this machine")
+    host: str = knob("127.0.0.1", "address on which the server listens")
+    port: int = knob(0, "port on which the server listens; 0 takes a free one")
+    store_url: str = knob("", "database; empty means SQLite in the data directory")
+    storage_url: str = knob("", "where logs and files are kept; empty means a folder in the data directory")
+    local_cpus: float = knob(0.0, "processors that local jobs may use; 0 means all that this process was granted")
+    local_memory_bytes: int = knob(0, "memory that local jobs may use; 0 means all that this process was granted")
+    local_gpus: int = knob(-1, "GPUs that local jobs may use; -1 means all that are found")
+    local_nodes: int = knob(1, "how many local nodes (agents) there are; more than one is for trying out gangs")
+    local_lease_s: float = knob(86400.0, "lease of a local node; its death can be proven, so it may be long")
+    lease_margin_s: float = knob(5.0, "what the server waits beyond a lease before it gives a silent node up")
+    silent_after_s: float = knob(30.0, "silence after which nothing more is placed on a node; it ends nothing")
+    claim_within_s: float = knob(60.0, "time in which every task must be claimed; then all places are given back")
+    tick_every_s: float = knob(1.0, "how often limits, leases and claims are looked at")
+    tick_gap_s: float = knob(10.0, "a gap between two looks after which every lease begins anew (a suspended machine)")
+    look_every_s: float = knob(2.0, "how often an engine is asked which nodes it sees")
+    engine_call_s_max: float = knob(60.0, "how long one call to an engine may take")
+    sync_wait_s: float = knob(20.0, "how long an agent's call is held when there is nothing to say")
+    lead_lease_s: float = knob(15.0, "how long a server leads without renewing")
+    batch_most: int = knob(2000, "how many commands are saved in one commit at the most")
+    submit_most: int = knob(10000, "how many jobs one request may bring")
+    request_bytes_max: int = knob(64 * 2**20, "the largest request body that is read")
+    log_flush_every_s: float = knob(2.0, "how often new output of a rank travels when nobody follows it")
+    log_follow_every_s: float = knob(0.2, "how often new output of a followed rank travels")
+    log_keep_s: float = knob(90 * 86400.0, "how long the logs of ended jobs are kept")
+    log_compact_ranges: int = knob(64, "number of small pieces of one log that are joined into one")
+    housekeeping_every_s: float = knob(60.0, "how often old logs are dropped and pieces joined")
+    auto_start_s_max: float = knob(30.0, "how long the command line waits for the embedded server to come up")
+
+
+def parse(name: str, kind: str, raw: Any, source: str) -> Any:
+    """Turn a raw value into the setting's type, or say what is wrong with it and where it came from."""
+    what = f"{name} ({source})"
+    if name.endswith(("_s", "_s_max")):
+        return duration_s(raw, what)
+    if name.endswith(("_bytes", "_bytes_max")):
+        return size_bytes(raw, what)
+    if kind == "str":
+        return str(raw)
+    try:
+        return int(str(raw)) if kind == "int" else float(str(raw))
+    except ValueError:
+        raise BadInput(f'{what}: "{raw}" is not a {"whole number" if kind == "int" else "number"}') from None
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where things are on this machine. HEADWAY_HOME puts everything in one place; else XDG directories."""
+
+    config: Path
+    data: Path
+    state: Path
+
+    @property
+    def token_file(self) -> Path:
+        return self.state / "token"
+
+    @property
+    def server_file(self) -> Path:
+        return self.state / "server.json"
+
+    @property
+    def server_log(self) -> Path:
+        return self.state / "server.log"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.state / "server.lock"
+
+    @property
+    def nodes_dir(self) -> Path:
+        return self.state / "nodes"
+
+
+def home_from(env: Mapping[str, str]) -> Home:
+    root = env.get("HEADWAY_HOME")
+    if root:
+        base = Path(root).absolute()
+        return Home(base / "config", base / "data", base / "state")
+    dirs = platformdirs.PlatformDirs("headway", appauthor=False)
+    return Home(Path(dirs.user_config_dir), Path(dirs.user_data_dir), Path(dirs.user_state_dir))
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The settings in force, and for each the source that won."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+
+
+def load(env: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None) -> Resolved:
+    """Read all sources, in order, and say what each value is and where it came from."""
+    kinds = {each.name: str(each.type) for each in fields(Settings)}
+    values: dict[str, Any] = {}
+    sources = dict.fromkeys(kinds, "built in")
+    system = Path(env.get("HEADWAY_SYSTEM_CONFIG", "/etc/headway/config.toml"))
+    layers: list[tuple[str, Mapping[str, Any]]] = [
+        (str(path), _read_toml(path)) for path in (system, home_from(env).config / "config.toml")
+    ]
+    named = {f"HEADWAY_{name.upper()}": name for name in kinds}
+    layers += [(variable, {named[variable]: raw}) for variable, raw in env.items() if variable in named]
+    layers.append(("flag", flags or {}))
+    for source, layer in layers:
+        for name, raw in layer.items():
+            if name not in kinds:
+                near = difflib.get_close_matches(name, list(kinds), n=1)
+                raise BadInput(f'unknown setting "{name}" in {source}', f'did you mean "{near[0]}"?' if near else "")
+            values[name] = parse(name, kinds[name], raw, source)
+            sources[name] = source
+    return Resolved(Settings(**values), sources)
+
+
+def _read_toml(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+
+
+def says(name: str) -> str:
+    return next(str(each.metadata["says"]) for each in fields(Settings) if each.name == name)
