@@ -6,7 +6,7 @@ The suite in conformance.py is the law; memory.py and sql.py both pass it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,11 +22,19 @@ class LeaderLost(HeadwayError):
     kind = "leader-lost"
 
 
+Stream = tuple[JobId, int, int, int, str]
+"""One output: job, attempt, task, rank, and the stream's name."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """One job after a step, with the facts that lie between. A new job has `expected_version` 0."""
+    """One job after a step, with the facts that lie between. A new job has `expected_version` 0.
 
-    job: Job  # With the version it shall have: expected_version + 1.
+    Spec, user, time of submission, array and `retry_of` are written with the new job and never again. A batch may hold
+    several changes of one job, each expecting the version before it.
+    """
+
+    job: Job  # With the version it shall have: expected_version + 1; anything else is a ValueError.
     expected_version: int
     events: tuple[Event, ...] = ()
 
@@ -36,7 +44,8 @@ class LogRange:
     """Bytes [start, end) of one rank's output, kept in storage object `key` from `key_offset` on.
 
     Accepted only if it begins where the indexed ranges of that (job, attempt, task, rank, stream) end; else it is
-    left out, silently: it is a repetition, or something before it was lost on the way and will be sent again.
+    left out, silently: it is a repetition, or something before it was lost on the way and will be sent again. The
+    fence: so is a range of a task that is lost or released (after the job changes of this batch), or does not exist.
     """
 
     job: JobId
@@ -50,10 +59,17 @@ class LogRange:
     key_offset: int
     at: float = 0.0
 
+    @property
+    def of(self) -> Stream:
+        return (self.job, self.attempt, self.task, self.rank, self.stream)
+
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Delete an ended job with its attempts, tasks and log index. Its events go, but a JobForgotten event is added."""
+    """Delete an ended job with its attempts, tasks and log index. Its events go, but a JobForgotten event is added.
+
+    A job that has not ended, or does not exist, is left out with its event and named in `stale`.
+    """
 
     job: JobId
     event: Event
@@ -61,7 +77,10 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class SubmitKey:
-    """An idempotency key and the jobs that it made."""
+    """An idempotency key and the jobs that it made. It outlives them.
+
+    The first one stays: where the key is known already, the new jobs that this one names are left out as stale.
+    """
 
     key: str
     jobs: tuple[JobId, ...]
@@ -77,7 +96,8 @@ class Batch:
     nodes: Sequence[Node] = ()
     logs: Sequence[LogRange] = ()
     drop_logs: Sequence[LogRange] = ()  # Ranges that leave the index (trimmed, compacted, or too old).
-    move_logs: Sequence[LogRange] = ()  # Ranges that enter regardless of what is there (compaction's result).
+    move_logs: Sequence[LogRange] = ()  # Ranges that enter regardless of what is there (compaction's result), after
+    # the drops; left out only when the task does not exist any more.
     keys: Sequence[SubmitKey] = ()
     forget: Sequence[Forget] = ()
     events: Sequence[Event] = ()  # Events that belong to no job change.
@@ -89,7 +109,8 @@ class Committed:
 
     last_seq: int  # Number of the newest event.
     stale: frozenset[JobId] = frozenset()  # Job changes that were left out: their version had moved on.
-    first_job_seq: int = 0
+    first_job_seq: int = 0  # Number of the first new job; 0 when there is none.
+    log_ends: Mapping[Stream, int] = field(default_factory=dict)  # Of each stream in `logs`; 0 behind the fence.
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +156,8 @@ class Store(Protocol):
         (raises LeaderLost, nothing written). New jobs get their `seq` in the order in which they stand in the batch:
         consecutive numbers from `first_job_seq` on. Events get gap-free numbers in the order: job changes, then
         forgets, then loose events.
-        A job change whose version moved on is left out, with its events and nothing else.
+        A job change whose version moved on is left out, with its events and nothing else. Raises Unavailable when the
+        database cannot take it (disk full, connection gone); then nothing is written and the store stays usable.
         """
         ...
 
@@ -191,3 +213,21 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def wrong_version(change: JobChange) -> ValueError:
+    """What a store raises for a change that does not say which version follows which."""
+    job, expected = change.job, change.expected_version
+    return ValueError(f"job {job.id} has version {job.version}; a change that expects {expected} makes {expected + 1}")
+
+
+def repeated_jobs(keys: Sequence[SubmitKey], known: Container[str]) -> set[JobId]:
+    """The jobs of keys that are known already, or stand in the batch before: a submit that is here a second time."""
+    repeated: set[JobId] = set()
+    first: dict[str, SubmitKey] = {}
+    for key in keys:
+        if key.key in known:
+            repeated.update(key.jobs)
+        elif first.setdefault(key.key, key) is not key:
+            repeated.update(set(key.jobs) - set(first[key.key].jobs))
+    return repeated
