@@ -6,18 +6,18 @@ One row per cause; retry.py applies the table, explain.py speaks its sentences.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from headway.core.model import Cause
 
 
-class Whose(str, Enum):
+class Whose(StrEnum):
     USER = "user"
     CAPACITY = "capacity"
     PLATFORM = "platform"
 
 
-class Again(str, Enum):
+class Again(StrEnum):
     NEVER = "never"
     IN_BUDGET = "in_budget"  # Costs one of the user's retries, with a growing pause.
     AT_ONCE = "at_once"  # Free of charge.
@@ -57,7 +57,9 @@ TABLE: dict[Cause, Row] = {
     Cause.OUT_OF_MEMORY: Row(
         Whose.USER, Again.IN_BUDGET, "ran out of memory", "ask for more memory, or make the batch smaller"
     ),
-    Cause.STALLED: Row(Whose.USER, Again.IN_BUDGET, "made no progress for too long", "see the stack dump in its events"),
+    Cause.STALLED: Row(
+        Whose.USER, Again.IN_BUDGET, "made no progress for too long", "see the stack dump in its events"
+    ),
     Cause.TIME_LIMIT: Row(Whose.USER, Again.NEVER, "reached its time limit", "raise --max-duration"),
     Cause.COST_LIMIT: Row(Whose.USER, Again.NEVER, "reached its cost limit", "raise the limit"),
     Cause.CANCELLED: Row(Whose.USER, Again.NEVER, "was stopped on request"),

@@ -1,14 +1,8 @@
 """Every error that a caller of Headway may see, split by who must act on it.
 
 HeadwayError
- ├── UserError          the caller asked for something that cannot be: change the request
- │    ├── BadInput          a value is wrong (exit code 2)
- │    ├── NotFound          there is nothing of that name
- │    ├── NotAllowed        the token does not permit it
- │    └── Conflict          it cannot be done in the present state
- └── OperatorError      the machine, disk, network or set-up must be mended; the request may be right
-      ├── Unavailable       the server, store or storage cannot take the request now; trying again may help
-      └── ServerTaken       another server owns this home
+ ├── UserError: change the request      BadInput, NotFound, NotAllowed, Conflict
+ └── OperatorError: mend the set-up     Unavailable (trying again may help), ServerTaken (another server owns this home)
 """
 
 from __future__ import annotations

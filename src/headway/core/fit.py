@@ -78,4 +78,3 @@ def could_ever_fit(spec: JobSpec, granted: Resources) -> bool:
         and wants.memory_bytes <= granted.memory_bytes
         and wants.gpus <= granted.gpus
     )
-

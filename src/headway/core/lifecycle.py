@@ -201,7 +201,9 @@ def _lost_while_starting(job: Job, signal: NodeLost, now: float) -> Job:
 
 
 def _cancel_starting(job: Job, signal: CancelAsked, now: float) -> Job:
-    return _end(_release_all(job, Cause.CANCELLED, _by(signal), now), State.CANCELLED, Cause.CANCELLED, _by(signal), now)
+    return _end(
+        _release_all(job, Cause.CANCELLED, _by(signal), now), State.CANCELLED, Cause.CANCELLED, _by(signal), now
+    )
 
 
 def _never_started(job: Job, detail: str, avoid: Iterable[NodeId], now: float) -> Job:
@@ -317,7 +319,9 @@ def _settle(job: Job, now: float, avoid: Iterable[NodeId]) -> Job:
 
 
 def _end(job: Job, state: State, cause: Cause, detail: str, now: float) -> Job:
-    return replace(job, state=state, cause=cause, detail=detail, ended_at=now, stop_by=None, grace_s=None, not_before=0.0)
+    return replace(
+        job, state=state, cause=cause, detail=detail, ended_at=now, stop_by=None, grace_s=None, not_before=0.0
+    )
 
 
 def _avoiding(job: Job, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
@@ -366,7 +370,9 @@ _BY_STATE: dict[tuple[State, str], tuple[type, Callable[[Job, Any, float], Job]]
 
 
 def _handlers() -> dict[State, dict[type, Callable[[Job, Any, float], Job]]]:
-    return {state: dict(_BY_STATE.get((state, name)) or _BY_NAME[name] for name in names) for state, names in HEARS.items()}
+    return {
+        state: dict(_BY_STATE.get((state, name)) or _BY_NAME[name] for name in names) for state, names in HEARS.items()
+    }
 
 
 _HANDLERS = _handlers()

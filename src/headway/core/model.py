@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ NodeId = str
 PoolName = str
 
 
-class State(str, Enum):
+class State(StrEnum):
     """Where a job is. Why it is there is its cause (ends, stopping) or its waiting reason (queued)."""
 
     QUEUED = "queued"  # Nothing of it runs. The scheduler moves it on.
@@ -37,7 +37,7 @@ class State(str, Enum):
 ENDS = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
 
 
-class Phase(str, Enum):
+class Phase(StrEnum):
     """Where one task is, as far as the server knows."""
 
     PLACED = "placed"  # The node is asked to claim it.
@@ -51,7 +51,7 @@ class Phase(str, Enum):
 OVER = frozenset({Phase.ENDED, Phase.LOST, Phase.RELEASED})
 
 
-class Cause(str, Enum):
+class Cause(StrEnum):
     """Why an attempt ended. Whose fault it is and what follows stands in causes.py."""
 
     USER_CODE = "user_code"

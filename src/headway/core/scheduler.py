@@ -162,7 +162,9 @@ def plan(view: View, now: float, placements_most: int = 1000) -> Plan:
     return Plan(tuple(placement for _, _, placement in placed))
 
 
-def _seats(job: Job, rooms: dict[NodeId, Room], order: list[NodeId], start: dict[Shape, int]) -> tuple[Seat, ...] | None:
+def _seats(
+    job: Job, rooms: dict[NodeId, Room], order: list[NodeId], start: dict[Shape, int]
+) -> tuple[Seat, ...] | None:
     """First fit over the nodes, in their order; nodes that lost this job before come last."""
     spec = job.spec
     shape = shape_of(job)

@@ -71,7 +71,7 @@ RESOURCE_KEYS = {"cpus": "processors, may be a fraction", "memory": "such as 16G
 
 
 def read_spec(raw: Mapping[str, Any]) -> JobSpec:
-    """Return the checked spec of a raw description, or raise BadInput naming the field, what was typed and a way out."""
+    """Return the checked spec of a raw description, or raise BadInput naming field, value and a way out."""
     check_keys(raw, KEYS, "job")
     command = _command(raw.get("command"))
     return JobSpec(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Protocol
 
 from headway.core.grow import Order
@@ -36,7 +36,7 @@ class Request:
     text: Mapping[str, Any]
 
 
-class Sight(str, Enum):
+class Sight(StrEnum):
     """What an engine sees of one node."""
 
     WAITING = "waiting"  # Ordered, not there yet; `why` says what the platform says.

@@ -1,0 +1,105 @@
+"""The leader's working copy: all jobs that have not ended, all nodes, and the scheduler's view of both.
+
+It is rebuilt from the store at every start and holds nothing that could not be. Only the control thread touches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headway.core.model import Job, JobId, Node, NodeId, State, task_key
+from headway.core.scheduler import View
+from headway.store.protocol import LogRange, Store
+
+TaskRef = tuple[JobId, int]
+
+
+@dataclass
+class LogEnds:
+    """Where the indexed output of running tasks ends: the store's answer, remembered while the task holds its place."""
+
+    ends: dict[tuple[JobId, int, int], dict[tuple[int, str], int]] = field(default_factory=dict)
+
+    def of(self, job: JobId, attempt: int, task: int, store: Store) -> dict[tuple[int, str], int]:
+        known = self.ends.get((job, attempt, task))
+        if known is None:
+            known = self.ends[(job, attempt, task)] = store.log_ends(job, attempt, task)
+        return known
+
+    def follows(self, piece: LogRange, store: Store) -> bool:
+        """Whether a piece begins where the indexed output ends; if so, the end moves on."""
+        known = self.of(piece.job, piece.attempt, piece.task, store)
+        if known.get((piece.rank, piece.stream), 0) != piece.start:
+            return False
+        known[(piece.rank, piece.stream)] = piece.end
+        return True
+
+
+@dataclass
+class Book:
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    nodes: dict[NodeId, Node] = field(default_factory=dict)
+    view: View = field(default_factory=View)
+    active: dict[JobId, Job] = field(default_factory=dict)  # Starting, running or stopping.
+    on_node: dict[NodeId, dict[str, TaskRef]] = field(default_factory=dict)  # Tasks that hold a place, by wire key.
+    log_ends: LogEnds = field(default_factory=LogEnds)
+    touched: set[NodeId] = field(default_factory=set)  # Nodes whose duties may have changed since the last publishing.
+
+    def saw(self, before: Job | None, after: Job | None) -> None:
+        """Take over one change of one job, in every index."""
+        self.view.saw(before, after)
+        if before is not None:
+            self._drop(before)
+        if after is not None:
+            self._add(after)
+        if before is not None:
+            for task in before.alive:
+                if after is None or after.number != before.number or after.state.ended:
+                    self.log_ends.ends.pop((before.id, before.number, task.index), None)
+
+    def saw_node(self, node: Node, open_: bool = True, because: str = "") -> None:
+        self.nodes[node.id] = node
+        self.view.saw_node(node, open_ and not node.cordoned, because or ("cordoned" if node.cordoned else ""))
+
+    def lost_node(self, node: NodeId) -> None:
+        self.nodes.pop(node, None)
+        self.view.lost_node(node)
+
+    def jobs_on(self, node: NodeId) -> list[Job]:
+        """Jobs with a task that holds a place on this node."""
+        ids = dict.fromkeys(job for job, _ in self.on_node.get(node, {}).values())
+        return [self.jobs[job] for job in ids]
+
+    def _drop(self, job: Job) -> None:
+        self.jobs.pop(job.id, None)
+        self.active.pop(job.id, None)
+        for task in job.alive:
+            self.on_node[task.node].pop(task_key(job.id, job.number, task.index), None)
+            self.touched.add(task.node)
+
+    def _add(self, job: Job) -> None:
+        if job.state.ended:
+            return
+        self.jobs[job.id] = job
+        if job.state is not State.QUEUED:
+            self.active[job.id] = job
+        for task in job.alive:
+            key = task_key(job.id, job.number, task.index)
+            self.on_node.setdefault(task.node, {})[key] = (job.id, task.index)
+            self.touched.add(task.node)
+
+
+def book_of(jobs: Iterable[Job], nodes: Iterable[Node]) -> Book:
+    book = Book()
+    for node in nodes:
+        if node.gone_at is None:
+            book.saw_node(node)
+    for job in jobs:
+        book.saw(None, job)
+    return book
+
+
+def read_book(store: Store) -> Book:
+    """The working copy, as the store has it."""
+    return book_of(store.unfinished(), store.nodes())

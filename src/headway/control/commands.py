@@ -1,0 +1,157 @@
+"""What people ask for: submit, stop, retry, forget, and the question why.
+
+Each command is data with one method that works on a desk: load, step, put back. It is done on the control thread,
+saved with its neighbours in one commit, and done again if a job had moved on meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headway.control.desk import Desk
+from headway.core import explain, scheduler
+from headway.core.errors import BadInput, Conflict
+from headway.core.events import Event
+from headway.core.lifecycle import CancelAsked, RetryAsked
+from headway.core.model import Job, JobId, State
+from headway.core.spec import JobSpec
+from headway.store.protocol import Forget, LogRange, SubmitKey
+
+NewId = Callable[[], JobId]
+
+
+class Command(Protocol):
+    def apply(self, desk: Desk) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """New jobs, all or none. The same key with the same contents gives the same jobs, however often it is sent."""
+
+    specs: tuple[JobSpec, ...]
+    user: str
+    new_id: NewId
+    key: str = ""
+    digest: str = ""
+    retry_of: JobId | None = None
+
+    def apply(self, desk: Desk) -> list[JobId]:
+        if self.key:
+            known = self._known(desk)
+            if known is not None:
+                return known
+        ids: list[JobId] = []
+        for spec in self.specs:
+            job = Job(self.new_id(), spec, self.user, desk.now, retry_of=self.retry_of)
+            desk.add(job)
+            ids.append(job.id)
+        if self.key:
+            desk.keys.append(SubmitKey(self.key, tuple(ids), self.digest, desk.now))
+        return ids
+
+    def _known(self, desk: Desk) -> list[JobId] | None:
+        # A repetition may stand beside its original in one batch, before the store knows the key.
+        known = next((each for each in desk.keys if each.key == self.key), None) or desk.store.submitted(self.key)
+        if known is None:
+            return None
+        if known.digest != self.digest:
+            raise Conflict(
+                f'the idempotency key "{self.key}" was used for another request', "use a new key for a new request"
+            )
+        return list(known.jobs)
+
+
+def digest_of(raw: object) -> str:
+    """What was submitted, as a short name, to tell a repeated request from another one with the same key."""
+    return hashlib.sha256(json.dumps(raw, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    job: JobId
+    by: str
+    grace_s: float | None = None
+
+    def apply(self, desk: Desk) -> Job:
+        return desk.step(desk.get(self.job), CancelAsked(self.by, self.grace_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A job that backs off goes now; an ended one gives a new job with the same spec. A finished job never changes."""
+
+    job: JobId
+    by: str
+    new_id: NewId
+
+    def apply(self, desk: Desk) -> JobId:
+        job = desk.get(self.job)
+        if job.state.ended:
+            return Submit((job.spec,), self.by, self.new_id, retry_of=job.id).apply(desk)[0]
+        if job.state is not State.QUEUED or job.not_before <= desk.now:
+            raise Conflict(f"{job.id} is {job.state.value}; only an ended or backing-off job can be retried")
+        return desk.step(job, RetryAsked()).id
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetJob:
+    job: JobId
+    by: str
+
+    def apply(self, desk: Desk) -> None:
+        job = desk.get(self.job)
+        if not job.state.ended:
+            raise Conflict(f"{job.id} is {job.state.value}; only an ended job can be removed", f"headway stop {job.id}")
+        if not any(each.job == job.id for each in desk.forget):
+            data = {"name": job.spec.name, "by": self.by}
+            desk.forget.append(Forget(job.id, Event("JobForgotten", desk.now, job.id, job.number, data)))
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a job is where it is: the sentence and the counted evidence. Changes nothing."""
+
+    job: JobId
+
+    def apply(self, desk: Desk) -> Mapping[str, Any]:
+        job = desk.get(self.job)
+        waiting = None
+        if job.state is State.QUEUED:
+            waiting = scheduler.why_waiting(job, desk.book.view, desk.now)
+        evidence = {name: getattr(waiting, name) for name in waiting.__slots__} if waiting else {}
+        return {
+            "job": job.id,
+            "state": job.state.value,
+            "sentence": explain.explain_state(job, waiting, desk.now),
+            "hint": explain.hint_for(job) if job.state.ended else "",
+            "evidence": evidence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SwapLogs:
+    """Replace pieces of the log index: joined pieces enter, their parts leave. Only what is still there is swapped."""
+
+    drop: tuple[LogRange, ...]
+    add: tuple[LogRange, ...] = ()
+
+    def apply(self, desk: Desk) -> bool:
+        if self.add:
+            first = self.add[0]
+            present = set(desk.store.logs(first.job, first.attempt))
+            if not present.issuperset(self.drop):
+                return False
+        desk.drop_logs.extend(self.drop)
+        desk.move_logs.extend(self.add)
+        return True
+
+
+def check_count(specs: list[Any], most: int) -> None:
+    if not specs:
+        raise BadInput("no jobs in the request")
+    if len(specs) > most:
+        raise BadInput(f"{len(specs):,} jobs in one request; at most {most:,} are taken", "send them in several")

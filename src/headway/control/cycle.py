@@ -1,0 +1,345 @@
+"""The leader's heart: take commands, plan, save everything in one commit, then answer and tell the nodes.
+
+Single-threaded and without a clock of its own: thread.py runs it in a server, the simulator runs it in a simulated one.
+Nothing is answered before it is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headway.control import sessions
+from headway.control.book import Book, read_book
+from headway.control.commands import Command
+from headway.control.desk import Desk
+from headway.control.sessions import Parked, Reply, Session
+from headway.control.syncing import Sync, lose_node
+from headway.core import scheduler
+from headway.core.errors import HeadwayError, Unavailable
+from headway.core.events import Event
+from headway.core.lifecycle import ClaimOverdue, Placed, StopDecided
+from headway.core.model import Cause, NodeId, Pool, State
+from headway.core.units import show_duration
+from headway.settings import Settings
+from headway.store.protocol import Committed, LeaderLost, LogRange, Store
+
+AGAIN_MOST = 5
+
+
+@dataclass
+class Ask:
+    """A command with somebody who waits for its result."""
+
+    command: Command
+    done: Callable[[Any], None]
+    failed: Callable[[BaseException], None]
+    result: Any = None
+    touched: set[str] = field(default_factory=set)
+    tries: int = 0
+
+
+@dataclass
+class Published:
+    """What a cycle has to tell the rest of the server, after the commit."""
+
+    last_seq: int
+    logs: tuple[LogRange, ...] = ()
+
+
+class Cycle:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        pools: Iterable[Pool],
+        epoch: int,
+        mono: float,
+        publish: Callable[[Published], None],
+        agent_version: str = "",
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.pools = {pool.name: pool for pool in pools}
+        self.epoch = epoch
+        self.book: Book = read_book(store)
+        self.sessions: dict[NodeId, Session] = {}
+        self.publish = publish
+        self.agent_version = agent_version
+        self.last_tick = mono
+        self.plan_due = True
+        self.follow: dict[str, int] = {}  # Job -> how many follow its log.
+        self.troubles: dict[str, str] = {}
+        # Every lease begins anew: nobody was listening before this moment.
+        for node in self.book.nodes:
+            self.sessions[node] = Session(node, heard_at=mono)
+
+    # --- one turn ---------------------------------------------------------------------------------------------------
+
+    def turn(self, asks: list[Ask], now: float, mono: float) -> bool:
+        """Do these commands and whatever the plan allows; save; answer. Says whether another turn is due at once."""
+        desk = Desk(self.book, self.store, now)
+        good = [ask for ask in asks if self._try(ask, desk)]
+        if self.plan_due:
+            self._place(desk, now)
+        committed = self._commit(desk, good)
+        if committed is None:
+            return False
+        again = [ask for ask in good if committed.stale and ask.touched & committed.stale]
+        if desk.new:
+            self._enter_new(desk, committed)
+        if committed.stale:
+            desk.take_over_stale(committed.stale)
+        self.plan_due = bool(desk.new or desk.changed or desk.nodes)
+        for ask in good:
+            if ask not in again:
+                ask.done(ask.result)
+        if not desk.empty:
+            self.publish(Published(committed.last_seq, tuple(desk.logs)))
+        self._tell_nodes(now)
+        if again:
+            self.turn([ask for ask in again if self._once_more(ask)], now, mono)
+        return self.plan_due
+
+    def _try(self, ask: Ask, desk: Desk) -> bool:
+        desk.touched = ask.touched
+        try:
+            ask.result = ask.command.apply(desk)
+        except HeadwayError as error:
+            ask.failed(error)
+            return False
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            # A command reads its caller's words; words that cannot be read are the caller's mistake, not our end.
+            ask.failed(HeadwayError(f"{type(ask.command).__name__} could not be done: {error!r}"))
+            return False
+        return True
+
+    def _once_more(self, ask: Ask) -> bool:
+        ask.tries += 1
+        ask.touched = set()
+        if ask.tries > AGAIN_MOST:
+            ask.failed(Unavailable("somebody else keeps changing this job", "try again"))
+        return ask.tries <= AGAIN_MOST
+
+    def _commit(self, desk: Desk, asks: list[Ask]) -> Committed | None:
+        if desk.empty:
+            return Committed(last_seq=0)
+        try:
+            committed = self.store.commit(desk.batch(), self.epoch)
+        except HeadwayError as error:
+            desk.undo()
+            self.troubles["store"] = error.message
+            for ask in asks:
+                ask.failed(error)
+            if isinstance(error, LeaderLost):
+                raise
+            return None
+        self.troubles.pop("store", None)
+        return committed
+
+    def _enter_new(self, desk: Desk, committed: Committed) -> None:
+        for number, change in enumerate(desk.new):
+            if change.job.id not in committed.stale:
+                self.book.saw(None, replace(change.job, seq=committed.first_job_seq + number))
+
+    def _place(self, desk: Desk, now: float) -> None:
+        desk.touched = set()
+        for placement in scheduler.plan(self.book.view, now).placements:
+            desk.step(self.book.jobs[placement.job], Placed(placement.seats))
+
+    # --- nodes ------------------------------------------------------------------------------------------------------
+
+    def session(self, node: NodeId, mono: float) -> Session:
+        known = self.sessions.get(node)
+        if known is None:
+            known = self.sessions[node] = Session(node, heard_at=mono)
+        return known
+
+    def heard(self, body: Mapping[str, Any], mono: float) -> Sync:
+        """An agent calls. Hearing it renews its lease, and writes nothing."""
+        session = self.session(str(body["node"]), mono)
+        session.heard_at = mono
+        if session.silent:
+            session.silent = False
+            self._reopen(session.node)
+        return Sync(body, session)
+
+    def reply(self, sync: Sync, now: float, mono: float, deliver: Callable[[Reply], None]) -> None:
+        """Answer a sync that was saved: at once when there is news or no patience, else when there is something."""
+        session, body = sync.session, sync.body
+        full = bool(body.get("full")) or body.get("duties_digest") != sessions.show(session.sent_digest)
+        resend = not body.get("full") and body.get("reports_digest") != sessions.show(session.reported_digest)
+        said = self._say(session, now, full)
+        wait_s = min(float(body.get("wait_s", 0.0)), self.settings.sync_wait_s)
+        other_leader = body.get("leader_epoch") != self.epoch
+        news = (
+            full or resend or other_leader or said["duties"] or said["gone"] or body.get("logs") or body.get("reports")
+        )
+        if news or wait_s <= 0 or body.get("agent_version") != self.agent_version:
+            deliver({**said, "resend": resend, "safe": self._safe(body, full, session)})
+        else:
+            session.parked.append(Parked(deliver, mono + wait_s))
+
+    def _say(self, session: Session, now: float, full: bool) -> Reply:
+        duties, gone = sessions.changes(session, self.book, now, full)
+        for key in gone:
+            session.forget(key)
+        if full:
+            for key in [key for key in session.reported if key not in session.sent]:
+                session.forget(key)
+        node = self.book.nodes.get(session.node)
+        pool = self.pools.get(node.pool) if node else None
+        session.follow = self._followed(session)
+        return {
+            "leader_epoch": self.epoch,
+            "lease_left_s": pool.lease_s if pool else 60.0,
+            "full": full,
+            "duties": duties,
+            "gone": gone,
+            "duties_digest": sessions.show(session.sent_digest),
+            "resend": False,
+            "safe": {},
+            "agent_version": self.agent_version,
+            "follow": sorted(session.follow),
+        }
+
+    def _safe(self, body: Mapping[str, Any], full: bool, session: Session) -> dict[str, dict[str, int]]:
+        """Up to which byte each task's output is indexed: for those that sent output, and for all after a restart."""
+        tasks = {str(raw["task"]) for raw in body.get("logs", ())}
+        if full:
+            tasks.update(session.sent)
+        safe: dict[str, dict[str, int]] = {}
+        for key in tasks:
+            job, attempt, index = key.split("/")
+            ends = self.book.log_ends.of(job, int(attempt), int(index), self.store)
+            safe[key] = {f"{rank}/{stream}": end for (rank, stream), end in ends.items()}
+        return safe
+
+    def _followed(self, session: Session) -> frozenset[str]:
+        if not self.follow:
+            return frozenset()
+        here = self.book.on_node.get(session.node, {})
+        return frozenset(key for key, (job, _) in here.items() if job in self.follow)
+
+    def _tell_nodes(self, now: float) -> None:
+        """Answer parked syncs of nodes whose duties changed."""
+        touched, self.book.touched = self.book.touched, set()
+        for node in touched:
+            session = self.sessions.get(node)
+            if session is None or not session.parked:
+                continue
+            said = self._say(session, now, False)
+            if said["duties"] or said["gone"]:
+                session.parked.pop(0).deliver(said)
+
+    def follow_log(self, job: str, step: int, now: float) -> None:
+        """Somebody begins (1) or ends (-1) to follow a job's log: its node ships faster, or at ease again."""
+        count = self.follow.get(job, 0) + step
+        if count > 0:
+            self.follow[job] = count
+        else:
+            self.follow.pop(job, None)
+        held = self.book.active.get(job)
+        for task in held.alive if held else ():
+            session = self.sessions.get(task.node)
+            if session is not None and session.parked and self._followed(session) != session.follow:
+                session.parked.pop(0).deliver(self._say(session, now, False))
+
+    def _reopen(self, node: NodeId) -> None:
+        known = self.book.nodes.get(node)
+        if known is not None:
+            self.book.saw_node(known)
+            self.plan_due = True
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def tick(self, now: float, mono: float) -> list[Command]:
+        """Look at everything that time alone can bring about; returns what is to be done about it."""
+        if mono - self.last_tick > self.settings.tick_gap_s:
+            # We were not listening (a suspended machine, a stopped process): silence in the gap proves nothing.
+            for session in self.sessions.values():
+                session.heard_at = mono
+        self.last_tick = mono
+        for session in self.sessions.values():
+            self._let_go(session, now, mono)
+        woken = self.book.view.next_wake()
+        if woken is not None and woken <= now:
+            self.plan_due = True
+        due: list[Command] = []
+        if self._overdue(now):
+            due.append(Overdue(self))
+        due.extend(self._leases(mono))
+        return due
+
+    def _let_go(self, session: Session, now: float, mono: float) -> None:
+        for parked in [each for each in session.parked if each.until <= mono]:
+            session.parked.remove(parked)
+            parked.deliver(self._say(session, now, False))
+
+    def _overdue(self, now: float) -> bool:
+        return any(limit_of(job, self.settings.claim_within_s) <= now for job in self.book.active.values())
+
+    def _leases(self, mono: float) -> list[Command]:
+        due: list[Command] = []
+        for node, known in list(self.book.nodes.items()):
+            session = self.session(node, mono)
+            silent_s = mono - session.heard_at
+            pool = self.pools.get(known.pool)
+            lease_s = pool.lease_s if pool else 1800.0
+            if silent_s > lease_s * 1.01 + self.settings.lease_margin_s:
+                due.append(GiveUp(node, f"{node} was silent for {show_duration(silent_s)}, longer than its lease"))
+            elif silent_s > self.settings.silent_after_s and not session.silent and not session.parked:
+                session.silent = True
+                self.book.saw_node(known, False, "silent")
+                due.append(Say(Event("NodeSilent", 0.0, data={"node": node, "silent_s": round(silent_s, 1)})))
+        return due
+
+
+def limit_of(job: Any, claim_within_s: float) -> float:
+    """When time alone changes this job: its claim runs out, or its attempt reaches the time limit."""
+    attempt = job.attempt
+    if job.state is State.STARTING:
+        return float(attempt.placed_at + claim_within_s)
+    if job.state is State.RUNNING and job.spec.wall_s_max is not None:
+        return float((attempt.started_at or attempt.placed_at) + job.spec.wall_s_max)
+    return float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """Claims that were not taken up in time, attempts that reached their time limit."""
+
+    cycle: Cycle
+
+    def apply(self, desk: Desk) -> None:
+        for job in list(desk.book.active.values()):
+            if limit_of(job, self.cycle.settings.claim_within_s) > desk.now:
+                continue
+            desk.touched.add(job.id)
+            if job.state is State.STARTING:
+                desk.step(job, ClaimOverdue(job.number))
+            else:
+                limit = f"limit {show_duration(job.spec.wall_s_max or 0)}"
+                desk.step(job, StopDecided(job.number, Cause.TIME_LIMIT, limit))
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """A node that is proven dead, or was silent for a whole lease while we listened."""
+
+    node: NodeId
+    detail: str
+
+    def apply(self, desk: Desk) -> None:
+        lose_node(desk, self.node, self.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Record a fact that belongs to no job."""
+
+    event: Event
+
+    def apply(self, desk: Desk) -> None:
+        desk.say(replace(self.event, at=desk.now))

@@ -1,0 +1,138 @@
+"""One batch of work: what commands changed, collected for one commit, and undone if the commit fails.
+
+Commands read and write jobs only through a desk. It keeps the first version of each job (for the guard and the undo),
+the facts in between, and which command touched which job (so that a stale one is done again alone).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from headway.control.book import Book
+from headway.core import lifecycle
+from headway.core.errors import NotFound
+from headway.core.events import Event, record
+from headway.core.lifecycle import Signal
+from headway.core.model import Job, JobId, Node
+from headway.store.protocol import Batch, Forget, JobChange, LogRange, Store, SubmitKey
+
+
+@dataclass
+class _Changed:
+    before: Job
+    after: Job
+    events: list[Event] = field(default_factory=list)
+
+
+@dataclass
+class Desk:
+    book: Book
+    store: Store
+    now: float
+    new: list[JobChange] = field(default_factory=list)
+    changed: dict[JobId, _Changed] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes_before: dict[str, Node | None] = field(default_factory=dict)
+    logs: list[LogRange] = field(default_factory=list)
+    drop_logs: list[LogRange] = field(default_factory=list)
+    move_logs: list[LogRange] = field(default_factory=list)
+    keys: list[SubmitKey] = field(default_factory=list)
+    forget: list[Forget] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    touched: set[JobId] = field(default_factory=set)  # By the command that is at work.
+
+    def find(self, job: JobId) -> Job | None:
+        """The job as it stands on this desk: not ended ones from the book, ended ones from the store."""
+        self.touched.add(job)
+        held = self.changed.get(job)
+        if held is not None:
+            return held.after
+        known = self.book.jobs.get(job)
+        if known is not None:
+            return known
+        stored = self.store.jobs([job])
+        return stored[0] if stored else None
+
+    def get(self, job: JobId) -> Job:
+        found = self.find(job)
+        if found is None:
+            raise NotFound(f'no job "{job}"')
+        return found
+
+    def step(self, job: Job, signal: Signal) -> Job:
+        """Let a fact happen to a job. The only way in which a job changes."""
+        after = lifecycle.step(job, signal, self.now)
+        if after is job:
+            return job
+        held = self.changed.get(job.id)
+        if held is None:
+            held = self.changed[job.id] = _Changed(job, job)
+            after = replace(after, version=job.version + 1)
+        held.events.extend(record(held.after, after, self.now))
+        held.after = after
+        self.touched.add(job.id)
+        self.book.saw(job, after)
+        return after
+
+    def add(self, job: Job) -> None:
+        """A new job. It enters the book once the store has given it its place in the order."""
+        job = replace(job, version=1)
+        self.new.append(JobChange(job, 0, record(None, job, self.now)))
+
+    def save_node(self, node: Node, open_: bool = True, because: str = "") -> None:
+        self.nodes_before.setdefault(node.id, self.book.nodes.get(node.id))
+        self.nodes[node.id] = node
+        if node.gone_at is None:
+            self.book.saw_node(node, open_, because)
+        else:
+            self.book.lost_node(node.id)
+
+    def say(self, event: Event) -> None:
+        self.events.append(event)
+
+    @property
+    def empty(self) -> bool:
+        return not (
+            self.new
+            or self.changed
+            or self.nodes
+            or self.logs
+            or self.drop_logs
+            or self.move_logs
+            or self.keys
+            or self.forget
+            or self.events
+        )
+
+    def batch(self) -> Batch:
+        changes = [JobChange(each.after, each.before.version, tuple(each.events)) for each in self.changed.values()]
+        return Batch(
+            jobs=[*self.new, *changes],
+            nodes=list(self.nodes.values()),
+            logs=self.logs,
+            drop_logs=self.drop_logs,
+            move_logs=self.move_logs,
+            keys=self.keys,
+            forget=self.forget,
+            events=self.events,
+        )
+
+    def undo(self) -> None:
+        """The commit failed: the book goes back to what the store still says."""
+        for each in self.changed.values():
+            self.book.saw(each.after, each.before)
+        for piece in self.logs:
+            self.book.log_ends.ends.pop((piece.job, piece.attempt, piece.task), None)
+        for name, node in self.nodes_before.items():
+            if node is None:
+                self.book.lost_node(name)
+            else:
+                self.book.saw_node(node)
+
+    def take_over_stale(self, stale: frozenset[JobId]) -> None:
+        """Somebody else changed these jobs meanwhile: put what the store has into the book."""
+        fresh = {job.id: job for job in self.store.jobs(sorted(stale))}
+        for job in stale:
+            held = self.changed.get(job)
+            if held is not None:
+                self.book.saw(held.after, fresh.get(job))

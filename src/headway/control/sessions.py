@@ -1,0 +1,140 @@
+"""What the leader remembers of each node between two syncs: when it was heard, which duties it was last sent.
+
+Memory only: after a start everything here begins anew, and the next sync of each node fills it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.control.book import Book
+from headway.core.model import Job, NodeId, Phase, State, Task
+
+PROTOCOL = 1
+Reply = dict[str, Any]
+
+
+@dataclass
+class Parked:
+    """A sync whose reply waits until there is something to say."""
+
+    deliver: Callable[[Reply], None]
+    until: float
+
+
+@dataclass
+class Session:
+    node: NodeId
+    boot_id: str = ""
+    agent_epoch: int = 0
+    heard_at: float = 0.0
+    silent: bool = False
+    sent: dict[str, tuple[str, float]] = field(default_factory=dict)  # Wire key -> (what to do, grace).
+    sent_digest: int = 0
+    reported: dict[str, str] = field(default_factory=dict)  # Wire key -> phase that the agent reported.
+    reported_digest: int = 0
+    follow: frozenset[str] = frozenset()
+    parked: list[Parked] = field(default_factory=list)
+
+    def report(self, key: str, phase: str) -> None:
+        old = self.reported.get(key)
+        if old is not None:
+            self.reported_digest ^= mark(key, old)
+        self.reported[key] = phase
+        self.reported_digest ^= mark(key, phase)
+
+    def forget(self, key: str) -> None:
+        old = self.reported.pop(key, None)
+        if old is not None:
+            self.reported_digest ^= mark(key, old)
+
+    def forget_reports(self) -> None:
+        self.reported.clear()
+        self.reported_digest = 0
+
+    def send(self, key: str, duty: tuple[str, float]) -> None:
+        old = self.sent.get(key)
+        if old is not None:
+            self.sent_digest ^= mark(key, old[0])
+        self.sent[key] = duty
+        self.sent_digest ^= mark(key, duty[0])
+
+    def unsend(self, key: str) -> None:
+        old = self.sent.pop(key, None)
+        if old is not None:
+            self.sent_digest ^= mark(key, old[0])
+
+
+def mark(key: str, word: str) -> int:
+    """One entry's share of a digest. Digests are the XOR of all shares, so they can be kept by deltas."""
+    return int.from_bytes(hashlib.blake2b(f"{key} {word}".encode(), digest_size=8).digest(), "big")
+
+
+def show(digest: int) -> str:
+    return f"{digest:016x}"
+
+
+def duty_of(job: Job, task: Task, now: float) -> tuple[str, float]:
+    """What the node shall do about this task: the word, and for a stop the grace that is left."""
+    if job.state is State.STOPPING:
+        # Rounded, so that the same stop is not sent again because a second has passed.
+        return ("stop", round(job.stop_by or now, 1))
+    return ("go", 0.0) if task.phase is Phase.GOING else ("claim", 0.0)
+
+
+def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete: bool) -> dict[str, Any]:
+    """The duty as it travels. `complete` repeats all that a claim says, for an agent that has forgotten it."""
+    assert job.attempt is not None
+    said: dict[str, Any] = {"task": f"{job.id}/{job.number}/{task.index}", "do": duty[0]}
+    if duty[0] == "stop":
+        said["grace_s"] = max(0.0, duty[1] - now)
+        said["cause"] = job.cause.value if job.cause else ""
+    if duty[0] != "claim":
+        said["peers"] = [[each.address, each.port] for each in job.attempt.tasks]
+    if duty[0] == "claim" or complete:
+        said |= _claim_body(job, task)
+    return said
+
+
+def _claim_body(job: Job, task: Task) -> dict[str, Any]:
+    spec = job.spec
+    return {
+        "job": job.id,
+        "name": spec.name,
+        "attempt": job.number,
+        "argv": list(spec.command),
+        "env": dict(spec.env),
+        "workdir": spec.workdir,
+        "ranks": spec.ranks_per_node,
+        "node_rank": task.index,
+        "nodes": spec.nodes,
+        "world_size": spec.nodes * spec.ranks_per_node,
+        "first_rank": task.index * spec.ranks_per_node,
+        "gpus": list(task.gpus),
+        "streams": spec.streams,
+        "grace_s": spec.grace_s,
+        "limits": {"memory_bytes": spec.resources.memory_bytes},
+    }
+
+
+def changes(session: Session, book: Book, now: float, full: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """Duties that this node was not sent yet, and tasks that are gone; noted as sent."""
+    here = book.on_node.get(session.node, {})
+    duties: list[dict[str, Any]] = []
+    if full:
+        session.sent, session.sent_digest = {}, 0
+    for key, (job_id, index) in here.items():
+        job = book.jobs[job_id]
+        assert job.attempt is not None
+        task = job.attempt.tasks[index]
+        duty = duty_of(job, task, now)
+        if session.sent.get(key) != duty:
+            duties.append(body_of(job, task, duty, now, full))
+            session.send(key, duty)
+    gone = [key for key in session.sent if key not in here] if len(session.sent) != len(here) else []
+    for key in gone:
+        session.unsend(key)
+    return duties, gone

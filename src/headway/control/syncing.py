@@ -1,0 +1,173 @@
+"""What nodes say: one sync of one agent, turned into signals; and what it is answered.
+
+The only place that reads the agent's words. The fence stands in the keys: a report of an older attempt meets a job
+that has moved on, and is dropped by `step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headway.control import sessions
+from headway.control.desk import Desk
+from headway.control.logs import trim
+from headway.control.sessions import Session
+from headway.core.errors import BadInput, HeadwayError
+from headway.core.events import Event
+from headway.core.lifecycle import Claimed, NodeLost, Refused, Signal, TaskEnded, TaskMissing
+from headway.core.model import Cause, Node, Outcome, Phase, Resources, State, split_key, task_key
+from headway.store.protocol import LogRange
+
+
+class StaleAgent(HeadwayError):
+    """A newer agent serves this node; the older one must end itself."""
+
+    status = 409
+    kind = "stale-agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """One call of one agent."""
+
+    body: Mapping[str, Any]
+    session: Session
+
+    def apply(self, desk: Desk) -> None:
+        body, session = self.body, self.session
+        _meet(desk, session, body)
+        # Output first: the report that ends a task comes in the same call as its last bytes.
+        ranges = [read_range(raw, desk.now) for raw in body.get("logs", ())]
+        desk.logs.extend(piece for piece in ranges if desk.book.log_ends.follows(piece, desk.store))
+        trim(desk, ranges)
+        for raw in body.get("reports", ()):
+            self._report(desk, raw)
+        for trouble in body.get("troubles", ()):
+            _trouble(desk, session, trouble)
+        if body.get("full"):
+            self._missing(desk)
+
+    def _report(self, desk: Desk, raw: Mapping[str, Any]) -> None:
+        key = str(raw["task"])
+        phase = str(raw["phase"])
+        job_id, attempt, index = split_key(key)
+        if phase != "refused":
+            self.session.report(key, phase)
+        job = desk.book.jobs.get(job_id)
+        if job is None or job.number != attempt or not _is_there(job.attempt, index, self.session.node):
+            return
+        desk.touched.add(job_id)
+        signal: Signal
+        if phase in ("claimed", "running"):
+            signal = Claimed(attempt, index, str(raw.get("address", "")), int(raw.get("port", 0)))
+        elif phase == "refused":
+            signal = Refused(attempt, index, str(raw.get("detail", ""))[:500])
+        elif phase == "ended":
+            signal = TaskEnded(attempt, index, read_outcome(raw.get("outcome") or {}))
+        else:
+            raise BadInput(f'report of {key}: unknown phase "{phase}"')
+        desk.step(job, signal)
+
+    def _missing(self, desk: Desk) -> None:
+        """A full report names all that the node has: what is going there and is not named, it has not."""
+        named = {str(raw["task"]) for raw in self.body.get("reports", ())}
+        for job in desk.book.jobs_on(self.session.node):
+            for task in job.alive:
+                key = task_key(job.id, job.number, task.index)
+                if task.node == self.session.node and task.phase is Phase.GOING and key not in named:
+                    desk.touched.add(job.id)
+                    job = desk.step(job, TaskMissing(job.number, task.index))
+                    if job.state in (State.QUEUED, *_ENDED):
+                        break
+
+
+_ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+
+
+def _is_there(attempt: Any, index: int, node: str) -> bool:
+    return attempt is not None and index < len(attempt.tasks) and attempt.tasks[index].node == node
+
+
+def _meet(desk: Desk, session: Session, body: Mapping[str, Any]) -> None:
+    """Take note of who calls: a new node, a new boot, a new agent."""
+    if int(body.get("protocol", 0)) != sessions.PROTOCOL:
+        raise BadInput(
+            f"agent speaks protocol {body.get('protocol')}, this server {sessions.PROTOCOL}",
+            "let the agent fetch /agent.pyz and start again",
+        )
+    epoch, boot = int(body["agent_epoch"]), str(body["boot_id"])
+    known = desk.book.nodes.get(session.node)
+    newest = max(session.agent_epoch, known.agent_epoch if known else 0)
+    if epoch < newest and known is not None and known.boot_id == boot:
+        raise StaleAgent(f"agent {epoch} of {session.node} is older than {newest}")
+    if known is not None and known.boot_id and known.boot_id != boot:
+        lose_node(desk, session.node, f"{session.node} was started anew")
+    if epoch != session.agent_epoch or boot != session.boot_id:
+        session.forget_reports()
+    session.agent_epoch, session.boot_id = epoch, boot
+    if body.get("full"):
+        session.forget_reports()
+        _save_node(desk, session, body, known)
+
+
+def _save_node(desk: Desk, session: Session, body: Mapping[str, Any], known: Node | None) -> None:
+    facts = body.get("facts") or {}
+    granted = Resources(
+        float(facts.get("cpus", 0)), int(facts.get("memory_bytes", 0)), min(int(facts.get("gpus", 0)), 1024)
+    )
+    node = Node(
+        id=session.node,
+        pool=str(body["pool"]),
+        granted=granted,
+        boot_id=session.boot_id,
+        agent_epoch=session.agent_epoch,
+        agent_version=str(body.get("agent_version", "")),
+        address=str(facts.get("address", "")),
+        joined_at=known.joined_at if known else desk.now,
+        cordoned=known.cordoned if known else False,
+    )
+    if known is None or known.boot_id != node.boot_id:
+        data = {"node": node.id, "pool": node.pool, "cpus": granted.cpus, "memory_bytes": granted.memory_bytes}
+        desk.say(Event("NodeJoined", desk.now, data={**data, "gpus": granted.gpus}))
+    if node != known:
+        desk.save_node(node)
+
+
+def lose_node(desk: Desk, node: str, detail: str) -> None:
+    """Every task on this node is over: it was proven dead, or silent for a whole lease."""
+    for job in desk.book.jobs_on(node):
+        desk.touched.add(job.id)
+        desk.step(job, NodeLost(job.number, node, detail))
+    known = desk.book.nodes.get(node)
+    if known is not None:
+        desk.save_node(replace(known, gone_at=desk.now))
+        desk.say(Event("NodeLost", desk.now, data={"node": node, "detail": detail}))
+
+
+def _trouble(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
+    data = {"node": session.node, "what": str(raw.get("what", ""))[:100], "detail": str(raw.get("detail", ""))[:500]}
+    desk.say(Event("StorageFailed", desk.now, data=data))
+
+
+def read_outcome(raw: Mapping[str, Any]) -> Outcome:
+    cause = raw.get("cause")
+    return Outcome(
+        exit_code=raw.get("exit_code"),
+        signal=raw.get("signal"),
+        rank=raw.get("rank"),
+        cause=Cause(cause) if cause else None,
+        detail=str(raw.get("detail", ""))[:1000],
+        log_bytes=int(raw.get("log_bytes", 0)),
+    )
+
+
+def read_range(raw: Mapping[str, Any], now: float) -> LogRange:
+    job, attempt, task = split_key(str(raw["task"]))
+    start, end, offset = int(raw["start"]), int(raw["end"]), int(raw["key_offset"])
+    if not 0 <= start < end or offset < 0:
+        raise BadInput(f"log range {start} to {end} of {raw['task']} is empty or negative")
+    return LogRange(
+        job, attempt, task, int(raw["rank"]), str(raw["stream"])[:8], start, end, str(raw["key"]), offset, now
+    )

@@ -1,0 +1,126 @@
+"""The one writer thread: it runs the cycle, and is the only one that touches the book and writes to the store.
+
+Everybody else hands it commands and waits. Commands that arrive while a commit is under way share the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import structlog
+
+from headway.control.commands import Command
+from headway.control.cycle import Ask, Cycle
+from headway.control.sessions import Reply
+from headway.control.syncing import Sync
+from headway.core.errors import Unavailable
+from headway.store.protocol import LeaderLost
+
+log = structlog.get_logger()
+
+
+class ControlThread:
+    """`do` for a command and its result, `sync` for an agent's call, `run` for anything else on that thread."""
+
+    def __init__(self, cycle: Cycle, on_lost_lead: Callable[[], None]) -> None:
+        self.cycle = cycle
+        self._inbox: deque[Ask | Callable[[], Ask | None]] = deque()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._on_lost_lead = on_lost_lead
+        self._thread = threading.Thread(target=self._work, name="control", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the work at hand is saved and answered."""
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(timeout=30)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def do(self, command: Command) -> Future[Any]:
+        """Have a command done and saved."""
+        future: Future[Any] = Future()
+        self._put(Ask(command, future.set_result, future.set_exception))
+        return future
+
+    def sync(self, body: Mapping[str, Any]) -> Future[Reply]:
+        """An agent's call: its reply comes when it is saved and there is something to say, or its patience is over."""
+        future: Future[Reply] = Future()
+
+        def begin() -> Ask:
+            sync = self.cycle.heard(body, time.monotonic())
+            return Ask(sync, lambda _: self._answer(sync, future), future.set_exception)
+
+        self._put(begin)
+        return future
+
+    def _answer(self, sync: Sync, future: Future[Reply]) -> None:
+        def deliver(reply: Reply) -> None:
+            if not future.cancelled():
+                future.set_result(reply)
+
+        self.cycle.reply(sync, time.time(), time.monotonic(), deliver)
+
+    def run(self, work: Callable[[Cycle], None]) -> None:
+        """Run something on the control thread, between two turns."""
+        self._put(lambda: work(self.cycle))
+
+    def _put(self, item: Ask | Callable[[], Ask | None]) -> None:
+        if self._stopping or (self._thread.ident is not None and not self._thread.is_alive()):
+            raise Unavailable("the server is stopping", "try again in a moment")
+        self._inbox.append(item)
+        self._wake.set()
+
+    def _work(self) -> None:
+        try:
+            while not self._stopping:
+                self._turn()
+            self._turn()
+        except LeaderLost:
+            log.error("lead lost", epoch=self.cycle.epoch)
+            self._on_lost_lead()
+        except BaseException:
+            # Without this thread nothing can be saved: better no server than one that only seems to live.
+            log.exception("control thread ended")
+            self._on_lost_lead()
+
+    def _turn(self) -> None:
+        settings = self.cycle.settings
+        wait_s = self.cycle.last_tick + settings.tick_every_s - time.monotonic()
+        if not self._inbox and not self.cycle.plan_due and wait_s > 0 and not self._stopping:
+            self._wake.wait(wait_s)
+        self._wake.clear()
+        asks = self._drain(settings.batch_most)
+        mono = time.monotonic()
+        if mono - self.cycle.last_tick >= settings.tick_every_s:
+            asks += [Ask(command, _ignore, _complain) for command in self.cycle.tick(time.time(), mono)]
+        if asks or self.cycle.plan_due:
+            self.cycle.turn(asks, time.time(), mono)
+
+    def _drain(self, most: int) -> list[Ask]:
+        asks: list[Ask] = []
+        while self._inbox and len(asks) < most:
+            item = self._inbox.popleft()
+            ask = item if isinstance(item, Ask) else item()
+            if ask is not None:
+                asks.append(ask)
+        return asks
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
+def _complain(error: BaseException) -> None:
+    log.error("tick failed", error=repr(error))
