@@ -6,7 +6,20 @@ An object is whole or absent: no reader ever sees half of one. conformance.py is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from headway.core.errors import BadInput
+
+KEY_LENGTH_MAX = 512
+SEGMENT_BYTES_MAX = 255  # What file systems take as one name.
+
+
+class Kept(NamedTuple):
+    """One object in a listing."""
+
+    key: str
+    size: int
+    at: float  # When it was put, by the storage's own clock; good for "older than an hour", not for an order.
 
 
 class Storage(Protocol):
@@ -16,7 +29,9 @@ class Storage(Protocol):
         """Keep an object durably. A second put of the same key replaces it."""
         ...
 
-    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes: ...
+    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        """The object's bytes from `start` up to `end`, or as many of them as there are."""
+        ...
 
     def size(self, key: str) -> int | None:
         """Bytes in the object, or None when there is none."""
@@ -26,10 +41,30 @@ class Storage(Protocol):
         """Afterwards none of these exist. Missing ones are no error."""
         ...
 
-    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """Keys below a prefix, with their sizes."""
+    def list(self, prefix: str) -> Iterator[Kept]:
+        """Objects below a prefix of whole segments (`logs` and `logs/` are the same), in no particular order."""
         ...
 
     def local_dir(self) -> str:
         """The directory in which a process on this host may write objects itself; empty when there is none."""
         ...
+
+
+def check_key(key: str) -> str:
+    """Return the key, or raise BadInput when it could leave the storage or could not be kept everywhere."""
+    if len(key) > KEY_LENGTH_MAX:
+        raise BadInput(f'storage key "{key[:60]}…" has {len(key)} characters; at most {KEY_LENGTH_MAX} are taken')
+    if any(ord(char) < 32 or ord(char) == 127 for char in key):
+        raise BadInput(f"storage key {key!r} contains a control character")
+    for segment in key.split("/"):
+        if segment in ("", ".", "..") or "\\" in segment:
+            raise BadInput(f'storage key "{key}" is not a plain path', 'no "..", no leading, trailing or double slash')
+        try:
+            length = len(segment.encode())
+        except UnicodeEncodeError:
+            raise BadInput(f"storage key {key!r} is not valid Unicode") from None
+        if length > SEGMENT_BYTES_MAX:
+            raise BadInput(f'storage key "{key[:60]}…" has a name of more than {SEGMENT_BYTES_MAX} bytes')
+    if key.startswith("."):
+        raise BadInput(f'storage key "{key}" begins with a dot', "such names are kept for half-written objects")
+    return key

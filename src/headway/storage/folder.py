@@ -1,0 +1,145 @@
+"""Objects as plain files in a folder of this host: key `a/b` is the file `a/b`. No dependency, no cache.
+
+A put is on disk before it returns: written beside its place, synced, renamed, and the directory synced as well. Agents
+of this host write into the same folder in the same way. The sibling for buckets is objects.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from headway.core.errors import NotFound, Unavailable
+from headway.storage.protocol import Kept, Storage, check_key
+
+# Half-written objects. No key begins with a dot, so nobody can ask for one.
+DRAFTS = ".drafts"
+DRAFT_KEEP_S = 3600.0
+
+
+class FolderStorage:
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = Path(root).absolute()
+        with self._saying("be opened"):
+            self._make_dir(self._root / DRAFTS)
+            self._drop_old_drafts()
+
+    def put(self, key: str, data: bytes) -> None:
+        path = self._root / check_key(key)
+        with self._saying(f"take {key}"):
+            self._make_dir(path.parent)
+            draft = self._draft(data)
+            try:
+                os.replace(draft, path)
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(draft)
+                raise
+            _sync_dir(path.parent)
+
+    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        path = self._root / check_key(key)
+        with self._saying(f"give {key}"):
+            try:
+                with open(path, "rb") as file:
+                    file.seek(start)
+                    return file.read() if end is None else file.read(max(0, end - start))
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                raise NotFound(f'storage has no object "{key}"') from None
+
+    def size(self, key: str) -> int | None:
+        path = self._root / check_key(key)
+        with self._saying(f"look for {key}"):
+            try:
+                return path.stat().st_size if path.is_file() else None
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def delete(self, keys: list[str]) -> None:
+        for path in [self._root / check_key(key) for key in keys]:
+            with self._saying(f"delete {path.name}"):
+                try:
+                    path.unlink()
+                except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                    pass
+
+    def list(self, prefix: str) -> Iterator[Kept]:
+        top = prefix.strip("/")
+        yield from self._walk(self._root / check_key(top) if top else self._root, f"{top}/" if top else "")
+
+    def local_dir(self) -> str:
+        return str(self._root)
+
+    def _walk(self, directory: Path, prefix: str) -> Iterator[Kept]:
+        with self._saying(f"list {prefix or 'its objects'}"):
+            try:
+                entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if prefix or not entry.name.startswith("."):
+                    yield from self._walk(directory / entry.name, f"{prefix}{entry.name}/")
+                continue
+            if not prefix and entry.name.startswith("."):
+                continue
+            with suppress(FileNotFoundError):  # Deleted since the directory was read.
+                found = entry.stat(follow_symlinks=False)
+                yield Kept(prefix + entry.name, found.st_size, found.st_mtime)
+
+    def _draft(self, data: bytes) -> str:
+        """The data in a file of its own, synced, ready to be renamed to where it belongs."""
+        handle, name = tempfile.mkstemp(dir=self._root / DRAFTS)
+        try:
+            with open(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
+        return name
+
+    def _drop_old_drafts(self) -> None:
+        """Remove what writers left that ended in the middle of a put. A young draft may still be somebody's."""
+        old = time.time() - DRAFT_KEEP_S
+        for entry in os.scandir(self._root / DRAFTS):
+            with suppress(FileNotFoundError):
+                if entry.stat().st_mtime < old:
+                    os.unlink(entry)
+
+    def _make_dir(self, directory: Path) -> None:
+        """Make a directory and its parents so that they outlive a power cut."""
+        if directory.is_dir():
+            return
+        self._make_dir(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        _sync_dir(directory.parent)
+
+    @contextmanager
+    def _saying(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            reason = "the disk is full" if full else (error.strerror or str(error)).lower()
+            hint = "free some space; what could not be written is tried again" if full else ""
+            raise Unavailable(f"the storage folder {self._root} cannot {what}: {reason}", hint) from error
+
+
+def _sync_dir(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _proves_conformance(storage: FolderStorage) -> Storage:
+    return storage
