@@ -1,0 +1,57 @@
+"""What differs between SQLite and PostgreSQL, all of it: connecting, beginning to write, and making tables alone.
+
+Everything else about SQL in this package is the same for both.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import sqlalchemy as sa
+
+BUSY_S = 15.0
+READERS_MOST = 24
+SCHEMA_LOCK = 0x6865_6164_7761_79  # "headway": what servers that make or migrate the tables hold in PostgreSQL.
+
+
+class Database:
+    """Two views of one pool of connections: `reads` sees one moment per transaction, `writes` is alone."""
+
+    def __init__(self, url: str) -> None:
+        parsed = sa.make_url(url)
+        if parsed.drivername in ("postgresql", "postgres"):
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        self.is_sqlite = parsed.get_backend_name() == "sqlite"
+        self.name = parsed.render_as_string(hide_password=True)
+        pool = {"pool_size": 4, "max_overflow": READERS_MOST, "pool_timeout": BUSY_S}
+        if self.is_sqlite:
+            # The driver must not begin transactions by itself: it would begin to write too late.
+            to_driver = {"isolation_level": None, "timeout": BUSY_S, "check_same_thread": False}
+            self.reads = sa.create_engine(parsed, connect_args=to_driver, **pool)
+            sa.event.listen(self.reads, "connect", _prepare_sqlite)
+            sa.event.listen(self.reads, "begin", _begin_sqlite)
+            self.writes = self.reads.execution_options(begin="BEGIN IMMEDIATE")
+        else:
+            base = sa.create_engine(parsed, paramstyle="format", pool_pre_ping=True, **pool)
+            self.reads = base.execution_options(isolation_level="REPEATABLE READ")
+            # After the wait for the counters' lock, each statement must see what the writer before has written.
+            self.writes = base.execution_options(isolation_level="READ COMMITTED")
+
+    def lock_schema(self, connection: sa.Connection) -> None:
+        """Make other servers that want to make or migrate the tables wait until this transaction ends."""
+        if not self.is_sqlite:
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
+
+    def close(self) -> None:
+        self.reads.dispose()
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    # FULL: a commit has reached the disk when it returns. In WAL mode NORMAL would lose the newest on a power cut.
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY", "cache_size=-4000"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))

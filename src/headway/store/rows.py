@@ -1,0 +1,223 @@
+"""What a job, a node, an event look like as rows, and back. Only shapes: no connection, no SQL.
+
+Writers give tuples in the order of the tables' columns; readers take the columns that statements.py selects.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+from headway.core.events import Event
+from headway.core.model import Attempt, Cause, Job, Node, Outcome, Phase, Resources, Retries, State, Task
+from headway.core.spec import JobSpec
+from headway.store.protocol import LogRange, SubmitKey
+
+Row = Sequence[Any]
+
+SPEC_CACHED_BYTES_MAX = 4096
+STATES = {state.value: state for state in State}
+PHASES = {phase.value: phase for phase in Phase}
+CAUSES: dict[str | None, Cause | None] = {None: None, **{cause.value: cause for cause in Cause}}
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    kind: Any = type(value)
+    return {name: getattr(value, name) for name in _names(kind)}
+
+
+# Text beyond ASCII is escaped: so a command of any bytes can be kept, and PostgreSQL meets no NUL.
+to_json = json.JSONEncoder(separators=(",", ":"), default=_as_dict).encode
+
+
+def plain(text: str) -> str:
+    """The text without what a database refuses: NUL, and halves of characters."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+# --- specs ---
+@cache
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """A function that makes a value of this type from its JSON."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        (read,) = {_reader(part) for part in inner if part is not type(None)} or {_same}
+        return lambda value: None if value is None else read(value)
+    if origin is tuple and inner[-1] is Ellipsis:
+        read_one = _reader(inner[0])
+        return lambda value: tuple(map(read_one, value))
+    if origin is tuple:
+        readers = [_reader(part) for part in inner]
+        return lambda value: tuple(read(part) for read, part in zip(readers, value, strict=True))
+    if is_dataclass(hint):
+        # Keys of a newer version, which somebody went back from, are passed over.
+        known = {name: _reader(part) for name, part in typing.get_type_hints(hint).items()}
+        make: Callable[..., Any] = hint  # type: ignore[assignment]
+        return lambda value: make(**{name: known[name](part) for name, part in value.items() if name in known})
+    return _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _parse_spec(text: str) -> JobSpec:
+    spec: JobSpec = _reader(JobSpec)(json.loads(text))
+    return spec
+
+
+_parse_small_spec = lru_cache(maxsize=2048)(_parse_spec)
+
+
+def read_spec(text: str) -> JobSpec:
+    """The spec of this JSON. Small ones are kept: jobs of a sweep or of a queue read again share them."""
+    return _parse_small_spec(text) if len(text) <= SPEC_CACHED_BYTES_MAX else _parse_spec(text)
+
+
+# --- jobs ---
+def new_job_row(job: Job, seq: int, spec_json: str) -> Row:
+    spec = job.spec
+    return (
+        seq, job.id, job.version, job.state.value, job.number, spec.project, plain(job.user), spec.queue, spec.pool,
+        spec.priority, spec.name, spec_json, job.submitted_at, job.cause and job.cause.value, plain(job.detail),
+        job.retries.user, job.retries.platform, job.retries.capacity, job.not_before, job.stop_by, job.grace_s,
+        job.ended_at, to_json(job.avoid) if job.avoid else "[]", job.retry_of, job.array_id, job.array_index,
+    )  # fmt: skip
+
+
+CHANGING = (
+    "version", "state", "attempt", "cause", "detail", "retries_user", "retries_platform", "retries_capacity",
+    "not_before", "stop_by", "grace_s", "ended_at", "avoid",
+)  # fmt: skip
+"""The columns of a job that change after it was submitted, in the table's order."""
+
+
+def changed_job_row(job: Job, seq: int) -> Row:
+    """The values of CHANGING, and the job's number last."""
+    return (
+        job.version, job.state.value, job.number, job.cause and job.cause.value, plain(job.detail), job.retries.user,
+        job.retries.platform, job.retries.capacity, job.not_before, job.stop_by, job.grace_s, job.ended_at,
+        to_json(job.avoid) if job.avoid else "[]", seq,
+    )  # fmt: skip
+
+
+def attempt_row(attempt: Attempt, seq: int) -> Row:
+    return (
+        seq, attempt.number, attempt.placed_at, attempt.started_at, attempt.ended_at,
+        attempt.cause and attempt.cause.value, plain(attempt.detail), attempt.exit_code, attempt.resumed_step,
+        attempt.seen_step, attempt.committed_step,
+    )  # fmt: skip
+
+
+TASK = ("job", "attempt", "index", "node", "gpus", "phase", "address", "port", "outcome")
+
+
+def task_row(task: Task, number: int, seq: int) -> Row:
+    return (
+        seq, number, task.index, task.node, to_json(task.gpus) if task.gpus else "[]", task.phase.value,
+        plain(task.address), task.port, to_json(task.outcome) if task.outcome else None,
+    )  # fmt: skip
+
+
+def read_job(row: Row, tasks: tuple[Task, ...]) -> Job:
+    """The job of a row of `jobs` that is joined with the row of its newest attempt."""
+    (
+        seq, id, version, state, number, _, user, _, _, _, _, spec, submitted_at, cause, detail, retries_user,
+        retries_platform, retries_capacity, not_before, stop_by, grace_s, ended_at, avoid, retry_of, array_id,
+        array_index,
+    ) = row[:26]  # fmt: skip
+    if retries_user or retries_platform or retries_capacity:
+        retries = Retries(retries_user, retries_platform, retries_capacity)
+    else:
+        retries = NO_RETRIES
+    return Job(
+        id, read_spec(spec), user, submitted_at, STATES[state],
+        read_attempt(row[27:], tasks) if number else None,
+        CAUSES[cause], detail, retries, not_before, stop_by, grace_s,
+        tuple(json.loads(avoid)) if avoid != "[]" else (),
+        ended_at, retry_of, array_id, array_index, version, seq,
+    )  # fmt: skip
+
+
+NO_RETRIES = Retries()
+
+
+def read_attempt(row: Row, tasks: tuple[Task, ...]) -> Attempt:
+    """The attempt of a row of `attempts` without its job."""
+    number, placed_at, started_at, ended_at, cause, detail, exit_code, resumed, seen, committed = row
+    return Attempt(
+        number, tasks, placed_at, started_at, ended_at, CAUSES[cause], detail, exit_code, resumed, seen, committed
+    )
+
+
+def read_task(row: Row) -> Task:
+    """The task of a row in the order of TASK."""
+    _, _, index, node, gpus, phase, address, port, outcome = row
+    devices = tuple(json.loads(gpus)) if gpus != "[]" else ()
+    return Task(index, node, devices, PHASES[phase], address, port, _outcome(outcome) if outcome else None)
+
+
+def _outcome(text: str) -> Outcome:
+    raw = json.loads(text)
+    cause = CAUSES[raw.pop("cause", None)]
+    return Outcome(**{name: value for name, value in raw.items() if name in _names(Outcome)}, cause=cause)
+
+
+# --- the rest ---
+def event_row(event: Event, seq: int, job_seq: int) -> Row:
+    return (seq, job_seq, event.job, event.attempt, event.kind, event.at, to_json(event.data) if event.data else "{}")
+
+
+def read_event(row: Row) -> Event:
+    seq, _, job, attempt, kind, at, data = row
+    return Event(kind, at, job, attempt, json.loads(data) if data != "{}" else {}, seq)
+
+
+def node_row(node: Node) -> Row:
+    granted = node.granted
+    return (
+        plain(node.id), node.pool, granted.cpus, granted.memory_bytes, granted.gpus, plain(node.boot_id),
+        node.agent_epoch, plain(node.agent_version), plain(node.address), plain(node.image), plain(node.zone),
+        plain(node.kind), to_json(dict(node.labels)), node.available_until, int(node.cordoned), node.joined_at,
+        node.gone_at,
+    )  # fmt: skip
+
+
+def read_node(row: Row) -> Node:
+    id, pool, cpus, memory_bytes, gpus, boot_id, agent_epoch, version, address, image, zone, kind, labels = row[:13]
+    until, cordoned, joined_at, gone_at = row[13:]
+    return Node(
+        id, pool, Resources(cpus, memory_bytes, gpus), boot_id, agent_epoch, version, address, image, zone, kind,
+        json.loads(labels), until, bool(cordoned), joined_at, gone_at,
+    )  # fmt: skip
+
+
+def log_row(entry: LogRange, seq: int) -> Row:
+    return (
+        seq, entry.attempt, entry.task, entry.rank, entry.stream, entry.start, entry.end, entry.key, entry.key_offset,
+        entry.at,
+    )  # fmt: skip
+
+
+def read_log(row: Row, job: str) -> LogRange:
+    return LogRange(job, *row[1:])
+
+
+def key_row(key: SubmitKey) -> Row:
+    return (key.key, to_json(key.jobs), key.digest, key.at)
+
+
+def read_key(row: Row) -> SubmitKey:
+    return SubmitKey(row[0], tuple(json.loads(row[1])), row[2], row[3])

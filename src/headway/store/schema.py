@@ -1,0 +1,234 @@
+"""The tables, and the revision that they are at. Migrations that lead here are in migrations/.
+
+What belongs to a job hangs on its number (`jobs.seq`), not on its id: neighbours in time are then neighbours on disk,
+and a batch touches few pages. JSON is kept as text. Columns that nobody writes yet have constant defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+REVISION = "r0001"
+KNOWN_REVISIONS = frozenset({REVISION})
+
+metadata = sa.MetaData()
+
+# SQLite makes a column the row's own number only if its type is spelled INTEGER; it holds 64 bits all the same.
+_Int = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+# Ids are searched by prefix, which a range can do only where characters sort by their code.
+_Id = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def _text(name: str, default: str = "", type_: sa.types.TypeEngine[Any] | None = None) -> sa.Column[Any]:
+    return sa.Column(name, type_ or sa.Text(), nullable=False, server_default=default)
+
+
+def _int(name: str, default: int = 0) -> sa.Column[Any]:
+    return sa.Column(name, _Int, nullable=False, server_default=str(default))
+
+
+def _float(name: str, default: float = 0.0) -> sa.Column[Any]:
+    return sa.Column(name, sa.Double(), nullable=False, server_default=str(default))
+
+
+def _maybe(type_: sa.types.TypeEngine[Any], *names: str) -> Iterable[sa.Column[Any]]:
+    return [sa.Column(name, type_, nullable=True) for name in names]
+
+
+def _key(name: str, type_: sa.types.TypeEngine[Any] = _Int) -> sa.Column[Any]:
+    return sa.Column(name, type_, primary_key=True, autoincrement=False)
+
+
+_STEPS = ("resumed_step", "seen_step", "committed_step")
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    _key("seq"),
+    sa.Column("id", _Id, nullable=False, unique=True),
+    _int("version"),
+    _text("state", "queued"),
+    _int("attempt"),  # Number of the newest; 0 before the first.
+    _text("project", "default"),
+    _text("user"),
+    _text("queue", "default"),
+    _text("pool"),
+    _int("priority"),
+    _text("name"),
+    _text("spec", "{}"),
+    _float("submitted_at"),
+    *_maybe(sa.Text(), "cause"),
+    _text("detail"),
+    _int("retries_user"),
+    _int("retries_platform"),
+    _int("retries_capacity"),
+    _float("not_before"),
+    *_maybe(sa.Double(), "stop_by", "grace_s", "ended_at"),
+    _text("avoid", "[]"),
+    *_maybe(sa.Text(), "retry_of", "array_id"),
+    *_maybe(_Int, "array_index"),
+)
+sa.Index("ix_jobs_state", jobs.c.state, jobs.c.seq)
+sa.Index("ix_jobs_project", jobs.c.project, jobs.c.seq)
+sa.Index("ix_jobs_name", jobs.c.name, jobs.c.seq)
+_over = jobs.c.ended_at.is_not(None)
+sa.Index("ix_jobs_ended", jobs.c.ended_at, sqlite_where=_over, postgresql_where=_over)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    _key("job"),
+    _key("number"),
+    _float("placed_at"),
+    *_maybe(sa.Double(), "started_at", "ended_at"),
+    *_maybe(sa.Text(), "cause"),
+    _text("detail"),
+    *_maybe(_Int, "exit_code", *_STEPS),
+    sqlite_with_rowid=False,
+)
+
+tasks = sa.Table(
+    "tasks",
+    metadata,
+    _key("job"),
+    _key("attempt"),
+    _key("index"),
+    _text("node"),
+    _text("gpus", "[]"),
+    _text("phase", "placed"),
+    _text("address"),
+    _int("port"),
+    *_maybe(sa.Text(), "outcome"),
+    *_maybe(_Int, *_STEPS),
+    sqlite_with_rowid=False,
+)
+
+nodes = sa.Table(
+    "nodes",
+    metadata,
+    _key("id", _Id),
+    _text("pool"),
+    _float("cpus"),
+    _int("memory_bytes"),
+    _int("gpus"),
+    _text("boot_id"),
+    _int("agent_epoch"),
+    _text("agent_version"),
+    _text("address"),
+    _text("image"),
+    _text("zone"),
+    _text("kind", "on-demand"),
+    _text("labels", "{}"),
+    *_maybe(sa.Double(), "available_until"),
+    _int("cordoned"),
+    _float("joined_at"),
+    *_maybe(sa.Double(), "gone_at"),
+)
+
+events = sa.Table(
+    "events",
+    metadata,
+    _key("seq"),
+    _int("job_seq"),  # 0: about no job, or about one that is forgotten.
+    _text("job"),
+    _int("attempt"),
+    _text("kind"),
+    _float("at"),
+    _text("data", "{}"),
+)
+sa.Index("ix_events_job", events.c.job_seq, events.c.seq)
+
+_STREAM = ("job", "attempt", "task", "rank")
+
+log_ranges = sa.Table(
+    "log_ranges",
+    metadata,
+    *(_key(name) for name in _STREAM),
+    _key("stream", _Id),
+    _key("start"),
+    _int("end"),
+    _text("key", type_=_Id),
+    _int("key_offset"),
+    _float("at"),
+    sqlite_with_rowid=False,
+)
+sa.Index("ix_log_ranges_key", log_ranges.c.key)
+
+# Kept apart from the ranges, so that dropping ranges does not move the end.
+log_ends = sa.Table(
+    "log_ends",
+    metadata,
+    *(_key(name) for name in _STREAM),
+    _key("stream", _Id),
+    _int("end"),
+    sqlite_with_rowid=False,
+)
+
+submit_keys = sa.Table(
+    "submit_keys",
+    metadata,
+    _key("key", _Id),
+    _text("jobs", "[]"),
+    _text("digest"),
+    _float("at"),
+)
+
+# One row each. Whoever writes locks the counters first: so commits have one order, and numbers follow it without gaps.
+counters = sa.Table("counters", metadata, _key("one"), _int("event_seq"), _int("job_seq"))
+leader = sa.Table(
+    "leader",
+    metadata,
+    _key("one"),
+    _text("server"),
+    _int("epoch"),
+    _float("until"),
+    _text("address"),
+    _text("extra", "{}"),
+)
+
+pools = sa.Table(
+    "pools",
+    metadata,
+    _key("name", _Id),
+    _text("engine"),
+    _int("nodes_min"),
+    _int("nodes_max", 1),
+    _text("kind", "on-demand"),
+    _float("price_per_hour"),
+    _float("lease_s", 1800.0),
+    _float("idle_s", 600.0),
+    _text("options", "{}"),
+    _int("version"),
+)
+
+orders = sa.Table(
+    "orders",
+    metadata,
+    _key("id", _Id),
+    _text("pool"),
+    _text("engine"),
+    _text("state", "asked"),
+    _int("nodes", 1),
+    _text("shape", "{}"),
+    _text("options", "{}"),
+    _text("detail"),
+    _float("asked_at"),
+    *_maybe(sa.Double(), "filled_at", "released_at"),
+    _int("version"),
+)
+
+# Of Alembic's own making; named here so that an empty database can be made without it.
+revision = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), nullable=False))
+sa.PrimaryKeyConstraint(revision.c.version_num, name="alembic_version_pkc")
+
+
+def create(connection: sa.Connection) -> None:
+    """Make all tables in an empty database, as the migrations would."""
+    metadata.create_all(connection, checkfirst=False)
+    for table in (counters, leader):
+        connection.execute(table.insert().values(one=1))
+    revision.create(connection, checkfirst=True)
+    connection.execute(revision.insert().values(version_num=REVISION))

@@ -1,0 +1,304 @@
+"""The store in a SQL database: SQLite in WAL mode for one machine, PostgreSQL by another URL.
+
+Here are transactions, errors and reads. What a group commit writes is in commit.py, the tables in schema.py, and what
+differs between the two databases in databases.py.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from headway.core.errors import OperatorError, Unavailable
+from headway.core.events import Event
+from headway.core.model import Attempt, Job, JobId, Node, NodeId, Task
+from headway.store import rows, schema
+from headway.store.commit import Commit, Written, in_chunks
+from headway.store.databases import Database
+from headway.store.protocol import Batch, Committed, JobFilter, Lead, LogRange, SubmitKey, wrong_version
+from headway.store.rows import Row
+from headway.store.statements import JOBS, Statements
+
+OUT_OF_ORDER = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError)
+MIGRATE_S_MAX = 3600.0
+
+
+class SqlStore:
+    """Jobs, events, nodes and the log index in a database. Open it with `SqlStore.open(url)`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._sql = Statements(database.reads.dialect)
+        self._lock = threading.Lock()
+        self._written: dict[JobId, Written] = {}
+
+    @classmethod
+    def open(cls, url: str) -> SqlStore:
+        """Open the database at this URL; make its tables when it is empty, migrate them when they are older."""
+        database = Database(url)
+        try:
+            _bring_to_head(database, url)
+        except OUT_OF_ORDER as error:
+            database.close()
+            raise Unavailable(f"the database {database.name} cannot be opened: {_reason(error)}") from error
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    def close(self) -> None:
+        self._database.close()
+
+    # --- leader ---
+    def take_lead(self, server: str, address: str, now: float, lease_s: float) -> Lead | None:
+        with self._writing() as connection:
+            lead = self._lead(connection)
+            if lead.until > now and lead.server != server:
+                return None
+            lead = Lead(server, lead.epoch + 1, now + lease_s, address)
+            self._set_lead(connection, lead)
+        return lead
+
+    def keep_lead(self, server: str, epoch: int, now: float, lease_s: float) -> bool:
+        with self._writing() as connection:
+            lead = self._lead(connection)
+            if (lead.server, lead.epoch) != (server, epoch):
+                return False
+            self._set_lead(connection, Lead(server, epoch, now + lease_s, lead.address))
+        return True
+
+    def drop_lead(self, server: str, epoch: int) -> None:
+        with self._writing() as connection:
+            lead = self._lead(connection)
+            if (lead.server, lead.epoch) == (server, epoch):
+                self._set_lead(connection, Lead("", epoch, 0.0))
+
+    def lead(self) -> Lead | None:
+        with self._reading() as connection:
+            found = connection.execute(sa.select(schema.leader)).one()
+        return Lead(found.server, found.epoch, found.until, found.address) if found.server else None
+
+    def _lead(self, connection: sa.Connection) -> Lead:
+        """Who leads, read under the lock that every writer takes: no commit of an older epoch comes after it."""
+        _, _, _, server, epoch, until, address, _ = connection.exec_driver_sql(self._sql.lock).one()
+        return Lead(server, epoch, until, address)
+
+    def _set_lead(self, connection: sa.Connection, lead: Lead) -> None:
+        connection.exec_driver_sql(self._sql.lead, (lead.server, lead.epoch, lead.until, lead.address, 1))
+
+    # --- writing ---
+    def commit(self, batch: Batch, epoch: int | None = None) -> Committed:
+        for change in batch.jobs:
+            if change.job.version != change.expected_version + 1:
+                raise wrong_version(change)
+        with self._writing() as connection:
+            commit = Commit(connection, self._sql, self._written)
+            done = commit.write(batch, epoch)
+        for id, written in commit.written.items():
+            if written is None:
+                self._written.pop(id, None)
+            else:
+                self._written[id] = written
+        return done
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """A transaction that is alone in writing, from its first statement on."""
+        what = "could not be reached"
+        with self._lock:
+            try:
+                with self._database.writes.connect() as connection:
+                    what = "could not take the change; nothing of it was written"
+                    with connection.begin() as transaction:
+                        yield connection
+                        if not self._database.is_sqlite:
+                            what = "broke off while it confirmed the change; it is written wholly, or not at all"
+                        transaction.commit()
+            except OUT_OF_ORDER as error:
+                raise self._unavailable(what, error) from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        """A transaction in which all reads see one moment."""
+        try:
+            with self._database.reads.connect() as connection:
+                yield connection
+        except OUT_OF_ORDER as error:
+            raise self._unavailable("could not be read", error) from error
+
+    def _unavailable(self, what: str, error: Exception) -> Unavailable:
+        hint = "free space on its disk, or see that it runs and can be reached; the request can be sent again"
+        return Unavailable(f"the database {self._database.name} {what} ({_reason(error)})", hint)
+
+    # --- reading jobs ---
+    def jobs(self, ids: Sequence[JobId]) -> list[Job]:
+        by_id: dict[JobId, Job] = {}
+        with self._reading() as connection:
+            for chunk in in_chunks(list(dict.fromkeys(ids))):
+                found = connection.exec_driver_sql(self._sql.many(self._sql.jobs, chunk), chunk)
+                by_id.update((job.id, job) for job in self._jobs(connection, found.fetchall()))
+        return [by_id[id] for id in dict.fromkeys(ids) if id in by_id]
+
+    def unfinished(self) -> list[Job]:
+        with self._reading() as connection:
+            return self._jobs(connection, connection.exec_driver_sql(self._sql.unfinished).fetchall())
+
+    def page(self, which: JobFilter, before_seq: int | None, limit: int) -> list[Job]:
+        jobs = schema.jobs.c
+        query = JOBS.order_by(jobs.seq.desc()).limit(limit)
+        if before_seq is not None:
+            query = query.where(jobs.seq < before_seq)
+        for column in (jobs.project, jobs.user, jobs.queue, jobs.name):
+            if wanted := getattr(which, column.name):
+                query = query.where(column == wanted)
+        if which.states:
+            query = query.where(jobs.state.in_(sorted(which.states)))
+        if which.ids:
+            query = query.where(jobs.id.in_(which.ids))
+        return self._select_jobs(query)
+
+    def find(self, prefix_or_name: str, limit: int = 10) -> list[Job]:
+        jobs = schema.jobs.c
+        text = rows.plain(prefix_or_name)
+        begins = sa.and_(jobs.id >= text, jobs.id < text + "\U0010ffff")
+        query = sa.union(sa.select(jobs.seq).where(begins), sa.select(jobs.seq).where(jobs.name == text)).subquery()
+        newest = JOBS.where(jobs.seq.in_(sa.select(query.c.seq))).order_by(jobs.seq.desc()).limit(limit)
+        return self._select_jobs(newest)
+
+    def _select_jobs(self, query: sa.Select[Any]) -> list[Job]:
+        with self._reading() as connection:
+            return self._jobs(connection, connection.execute(query).fetchall())
+
+    def _jobs(self, connection: sa.Connection, found: Sequence[Row]) -> list[Job]:
+        """The jobs of these rows, with the tasks of their newest attempts."""
+        tasks: dict[int, list[Task]] = {}
+        for chunk in in_chunks([row[0] for row in found if row[4]]):
+            of_chunk = connection.exec_driver_sql(self._sql.many(self._sql.tasks, chunk), chunk)
+            for row in of_chunk.fetchall():
+                tasks.setdefault(row[0], []).append(rows.read_task(row))
+        return [rows.read_job(row, tuple(tasks.get(row[0], ()))) for row in found]
+
+    def counts(self) -> dict[str, int]:
+        state = schema.jobs.c.state
+        with self._reading() as connection:
+            found = connection.execute(sa.select(state, sa.func.count()).group_by(state)).fetchall()
+        return {row[0]: row[1] for row in found}
+
+    def attempts(self, job: JobId) -> list[Attempt]:
+        attempts, tasks = schema.attempts, schema.tasks
+        by_number: dict[int, list[Task]] = {}
+        with self._reading() as connection:
+            found = connection.execute(
+                sa.select(attempts).where(attempts.c.job == _seq_of(job)).order_by(attempts.c.number)
+            ).fetchall()
+            columns = [tasks.c[name] for name in rows.TASK]
+            order = (tasks.c.attempt, tasks.c.index)
+            for row in connection.execute(sa.select(*columns).where(tasks.c.job == _seq_of(job)).order_by(*order)):
+                by_number.setdefault(row[1], []).append(rows.read_task(row))
+        return [rows.read_attempt(row[1:], tuple(by_number.get(row[1], ()))) for row in found]
+
+    def ended_before(self, when: float, limit: int) -> list[JobId]:
+        jobs = schema.jobs.c
+        has_logs = sa.exists().where(schema.log_ranges.c.job == jobs.seq)
+        query = sa.select(jobs.id).where(jobs.ended_at < when, has_logs).order_by(jobs.ended_at, jobs.seq).limit(limit)
+        with self._reading() as connection:
+            return list(connection.execute(query).scalars())
+
+    # --- reading the rest ---
+    def events(self, after: int, limit: int, job: JobId | None = None) -> list[Event]:
+        events = schema.events.c
+        query = sa.select(schema.events).where(events.seq > after).order_by(events.seq).limit(limit)
+        with self._reading() as connection:
+            if job is not None:
+                seq = connection.execute(sa.select(_seq_of(job))).scalar()
+                query = query.where(events.job_seq == (seq or 0), events.job == job)
+            return [rows.read_event(row) for row in connection.execute(query)]
+
+    def last_seq(self) -> int:
+        with self._reading() as connection:
+            return int(connection.execute(sa.select(schema.counters.c.event_seq)).scalar_one())
+
+    def nodes(self) -> list[Node]:
+        with self._reading() as connection:
+            found = connection.execute(sa.select(schema.nodes).order_by(schema.nodes.c.id))
+            return [rows.read_node(row) for row in found]
+
+    def node(self, node: NodeId) -> Node | None:
+        with self._reading() as connection:
+            row = connection.execute(sa.select(schema.nodes).where(schema.nodes.c.id == node)).one_or_none()
+        return rows.read_node(row) if row else None
+
+    def logs(self, job: JobId, attempt: int | None = None) -> list[LogRange]:
+        ranges = schema.log_ranges
+        query = sa.select(ranges).where(ranges.c.job == _seq_of(job)).order_by(*ranges.primary_key.columns)
+        if attempt is not None:
+            query = query.where(ranges.c.attempt == attempt)
+        with self._reading() as connection:
+            return [rows.read_log(row, job) for row in connection.execute(query)]
+
+    def log_ends(self, job: JobId, attempt: int, task: int) -> dict[tuple[int, str], int]:
+        ends = schema.log_ends.c
+        query = sa.select(ends.rank, ends.stream, ends.end).order_by(ends.rank, ends.stream)
+        query = query.where(ends.job == _seq_of(job), ends.attempt == attempt, ends.task == task)
+        with self._reading() as connection:
+            return {(rank, stream): end for rank, stream, end in connection.execute(query)}
+
+    def key_in_use(self, keys: Sequence[str]) -> set[str]:
+        column = schema.log_ranges.c.key
+        used: set[str] = set()
+        with self._reading() as connection:
+            for chunk in in_chunks(list(keys)):
+                used.update(connection.execute(sa.select(column).where(column.in_(chunk)).distinct()).scalars())
+        return used
+
+    def submitted(self, key: str) -> SubmitKey | None:
+        with self._reading() as connection:
+            query = sa.select(schema.submit_keys).where(schema.submit_keys.c.key == key)
+            row = connection.execute(query).one_or_none()
+        return rows.read_key(row) if row else None
+
+
+def _seq_of(job: JobId) -> sa.ScalarSelect[Any]:
+    return sa.select(schema.jobs.c.seq).where(schema.jobs.c.id == job).scalar_subquery()
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error).strip().split("\n")[0]
+
+
+def _bring_to_head(database: Database, url: str) -> None:
+    """See that the tables are those of schema.py. An empty database gets them in this process, without Alembic."""
+    with database.writes.connect() as connection, connection.begin():
+        database.lock_schema(connection)
+        if not sa.inspect(connection).has_table(schema.revision.name):
+            schema.create(connection)
+            return
+        at = connection.execute(sa.select(schema.revision.c.version_num)).scalar()
+    if at == schema.REVISION:
+        return
+    if at not in schema.KNOWN_REVISIONS:
+        raise OperatorError(
+            f'the database {database.name} has the layout "{at}", which this Headway does not know; '
+            f'it was written by a newer one, and this one reads up to "{schema.REVISION}"',
+            "install the newer Headway again; or restore the copy that was made before the upgrade",
+        )
+    _migrate(database, url)
+
+
+def _migrate(database: Database, url: str) -> None:
+    """Run the migrations in a process of their own: Alembic's 30 MB do not stay in a server that needs them once."""
+    program = [sys.executable, "-m", "headway.store.migrate"]
+    done = subprocess.run(program, input=url, capture_output=True, text=True, timeout=MIGRATE_S_MAX, check=False)
+    if done.returncode:
+        reason = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
+        raise OperatorError(
+            f"the database {database.name} could not be migrated: {reason[0]}",
+            "nothing was changed; the whole story: python -m headway.store.migrate URL",
+        )

@@ -1,0 +1,126 @@
+"""Every statement that a commit or a hot read sends, compiled once per database into plain SQL text.
+
+Per execution SQLAlchemy then has nothing left to compile or to convert: parameters go in, and rows come out, as tuples
+in the order of the columns. Seldom-used reads with varying filters are built where they are used, in sql.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from headway.core.model import ENDS, State
+from headway.store import rows, schema
+
+MANY = "__many__"
+CHUNK = 500
+"""How many values one IN list may have."""
+
+NEWEST = schema.jobs.outerjoin(
+    schema.attempts,
+    sa.and_(schema.attempts.c.job == schema.jobs.c.seq, schema.attempts.c.number == schema.jobs.c.attempt),
+)
+JOBS = sa.select(schema.jobs, schema.attempts).select_from(NEWEST)
+"""Jobs, each with the row of its newest attempt: what rows.read_job takes."""
+
+# Written by hand: SQLite searches by a row of values only in a join, and SQLAlchemy names such a join awkwardly.
+LOG_FENCE = f"""
+WITH asked (job, attempt, task) AS (VALUES {MANY})
+SELECT tasks.job, tasks.attempt, tasks."index", tasks.phase, log_ends.rank, log_ends.stream, log_ends."end"
+FROM asked
+JOIN tasks ON tasks.job = asked.job AND tasks.attempt = asked.attempt AND tasks."index" = asked.task
+LEFT JOIN log_ends ON log_ends.job = asked.job AND log_ends.attempt = asked.attempt AND log_ends.task = asked.task
+"""
+
+
+class Statements:
+    """SQL text in the words of one database."""
+
+    def __init__(self, dialect: sa.Dialect) -> None:
+        self._dialect = dialect
+        self.mark = "?" if dialect.paramstyle == "qmark" else "%s"
+        jobs, attempts, tasks, events = schema.jobs, schema.attempts, schema.tasks, schema.events
+        ranges, ends, counters = schema.log_ranges, schema.log_ends, schema.counters
+
+        self.lock = self._text(
+            sa.select(counters.c.event_seq, counters.c.job_seq, schema.leader)
+            .select_from(counters.join(schema.leader, schema.leader.c.one == counters.c.one))
+            .with_for_update(of=counters)
+        )
+        self.count = self._update(counters, ["event_seq", "job_seq"], ["one"])
+        self.lead = self._update(schema.leader, ["server", "epoch", "until", "address"], ["one"])
+
+        self.insert_job = self._insert(jobs)
+        self.update_job = self._update(jobs, rows.CHANGING, ["seq"])
+        self.put_attempt = self._upsert(attempts)
+        self.put_task = self._upsert(tasks, rows.TASK)
+        self.insert_event = self._insert(events)
+        self.put_node = self._upsert(schema.nodes)
+        self.insert_key = self._insert(schema.submit_keys)
+        self.insert_log = self._insert(ranges)
+        self.put_log = self._upsert(ranges)
+        self.put_log_end = self._upsert(ends)
+        self.drop_log = self._delete(ranges, ["job", "attempt", "task", "rank", "stream", "start", "end", "key"])
+        self.forget = [self._delete(table, ["job"]) for table in (attempts, tasks, ranges, ends)]
+        self.forget += [self._delete(events, ["job_seq"]), self._delete(jobs, ["seq"])]
+
+        self.versions = self._text(
+            sa.select(jobs.c.id, jobs.c.seq, jobs.c.version, jobs.c.state).where(_among(jobs.c.id))
+        )
+        self.known_keys = self._text(sa.select(schema.submit_keys.c.key).where(_among(schema.submit_keys.c.key)))
+        self.jobs = self._text(JOBS.where(_among(jobs.c.id)))
+        unfinished = [state.value for state in State if state not in ENDS]
+        self.unfinished = self._text(
+            JOBS.where(jobs.c.state.in_([sa.literal_column(f"'{state}'") for state in unfinished])).order_by(jobs.c.seq)
+        )
+        self.tasks = self._text(
+            sa.select(*(tasks.c[name] for name in rows.TASK))
+            .join(jobs, sa.and_(tasks.c.job == jobs.c.seq, tasks.c.attempt == jobs.c.attempt))
+            .where(_among(jobs.c.seq))
+            .order_by(tasks.c.job, tasks.c.index)
+        )
+
+    def many(self, statement: str, values: Sequence[Any]) -> str:
+        """The statement with as many marks in its list as there are values."""
+        return statement.replace(MANY, ",".join([self.mark] * len(values)))
+
+    def log_fence(self, tasks: int) -> str:
+        """The phase of this many tasks, and where their streams end."""
+        return LOG_FENCE.replace(MANY, ",".join([f"({self.mark},{self.mark},{self.mark})"] * tasks))
+
+    def _text(self, statement: sa.ClauseElement, binds: Iterable[str] = ()) -> str:
+        compiled = statement.compile(dialect=self._dialect)
+        order = list(getattr(compiled, "positiontup", None) or ())
+        if order != list(binds):
+            raise AssertionError(f"the parameters of {compiled} stand in the order {order}, not {list(binds)}")
+        return str(compiled)
+
+    def _insert(self, table: sa.Table, columns: Iterable[str] | None = None) -> str:
+        names = list(columns or table.c.keys())
+        return self._text(table.insert().values({name: sa.bindparam(name) for name in names}), names)
+
+    def _upsert(self, table: sa.Table, columns: Iterable[str] | None = None) -> str:
+        """Insert, or overwrite what has the same key. Both databases spell it alike."""
+        names = list(columns or table.c.keys())
+        quote = self._dialect.identifier_preparer.quote
+        keys = ", ".join(quote(column.name) for column in table.primary_key)
+        rest = [quote(name) for name in names if not table.c[name].primary_key]
+        update = ", ".join(f"{name} = excluded.{name}" for name in rest)
+        return f"{self._insert(table, names)} ON CONFLICT ({keys}) DO UPDATE SET {update}"
+
+    def _update(self, table: sa.Table, columns: Iterable[str], keys: Sequence[str]) -> str:
+        names = list(columns)
+        where = [table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
+        values: dict[str, Any] = {name: sa.bindparam(f"set_{name}") for name in names}
+        binds = [f"set_{name}" for name in names] + [f"where_{key}" for key in keys]
+        return self._text(table.update().where(*where).values(values), binds)
+
+    def _delete(self, table: sa.Table, keys: Sequence[str]) -> str:
+        where = [table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
+        return self._text(table.delete().where(*where), [f"where_{key}" for key in keys])
+
+
+def _among(column: sa.Column[Any]) -> sa.ColumnElement[bool]:
+    return column.in_([sa.literal_column(MANY)])
