@@ -133,6 +133,19 @@ class Why:
 
 
 @dataclass(frozen=True, slots=True)
+class WhyMany:
+    """The waiting sentences of many jobs, for a list of them. Changes nothing."""
+
+    jobs: tuple[JobId, ...]
+
+    def apply(self, desk: Desk) -> dict[JobId, str]:
+        held = [desk.book.jobs[job] for job in self.jobs if job in desk.book.jobs]
+        queued = [job for job in held if job.state is State.QUEUED]
+        evidence = scheduler.why_all_waiting(queued, desk.book.view, desk.now)
+        return {job.id: explain.explain_state(job, evidence[job.id], desk.now) for job in queued}
+
+
+@dataclass(frozen=True, slots=True)
 class SwapLogs:
     """Replace pieces of the log index: joined pieces enter, their parts leave. Only what is still there is swapped."""
 

@@ -69,7 +69,7 @@ class Cycle:
         self.agent_version = agent_version
         self.last_tick = mono
         self.plan_due = True
-        self.follow: dict[str, int] = {}  # Job -> how many follow its log.
+        self.follow: dict[str, float] = {}  # Job -> until when (monotonic) somebody follows its log.
         self.troubles: dict[str, str] = {}
         # Every lease begins anew: nobody was listening before this moment.
         for node in self.book.nodes:
@@ -233,13 +233,9 @@ class Cycle:
             if said["duties"] or said["gone"]:
                 session.parked.pop(0).deliver(said)
 
-    def follow_log(self, job: str, step: int, now: float) -> None:
-        """Somebody begins (1) or ends (-1) to follow a job's log: its node ships faster, or at ease again."""
-        count = self.follow.get(job, 0) + step
-        if count > 0:
-            self.follow[job] = count
-        else:
-            self.follow.pop(job, None)
+    def follow_log(self, job: str, until: float, now: float) -> None:
+        """Somebody follows a job's log until then (monotonic): its nodes ship at once rather than at ease."""
+        self.follow[job] = until
         held = self.book.active.get(job)
         for task in held.alive if held else ():
             session = self.sessions.get(task.node)
@@ -261,6 +257,7 @@ class Cycle:
             for session in self.sessions.values():
                 session.heard_at = mono
         self.last_tick = mono
+        self.follow = {job: until for job, until in self.follow.items() if until > mono}
         for session in self.sessions.values():
             self._let_go(session, now, mono)
         woken = self.book.view.next_wake()

@@ -6,7 +6,7 @@ Data in, words out. The same sentence appears in the CLI, the API and the dashbo
 from __future__ import annotations
 
 from headway.core.causes import TABLE
-from headway.core.model import Cause, Job, State
+from headway.core.model import Attempt, Cause, Job, State
 from headway.core.scheduler import Waiting
 from headway.core.units import show_duration
 
@@ -52,13 +52,24 @@ def explain_cause(job: Job) -> str:
     """One sentence about the newest end: what happened, to which attempt, with the evidence."""
     if job.cause is None:
         return ""
-    row = TABLE[job.cause]
     who = f"attempt {job.number}" if job.number else "the job"
-    said = f"{who} {row.says}"
-    code = job.attempt.exit_code if job.attempt else None
-    if job.cause is Cause.USER_CODE and code is not None:
-        said += f" with exit code {code}"
-    return f"{said}: {job.detail}" if job.detail else said
+    return _ended(who, job.cause, job.attempt.exit_code if job.attempt else None, job.detail)
+
+
+def _ended(who: str, cause: Cause, exit_code: int | None, detail: str) -> str:
+    said = f"{who} {TABLE[cause].says}"
+    if cause is Cause.USER_CODE and exit_code is not None:
+        said += f" with exit code {exit_code}"
+    return f"{said}: {detail}" if detail else said
+
+
+def explain_attempt(attempt: Attempt) -> str:
+    """How one attempt ended, or that it goes on."""
+    if attempt.ended_at is None:
+        return f"attempt {attempt.number} goes on"
+    if attempt.cause is None:
+        return f"attempt {attempt.number} succeeded"
+    return _ended(f"attempt {attempt.number}", attempt.cause, attempt.exit_code, attempt.detail)
 
 
 def hint_for(job: Job) -> str:

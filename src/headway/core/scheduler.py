@@ -7,6 +7,7 @@ equals a view rebuilt from all jobs. `plan` reads it and says what to place; it 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -202,13 +203,15 @@ class Waiting:
     no_nodes: bool = False
 
 
-def why_waiting(job: Job, view: View, now: float) -> Waiting:
+def why_waiting(job: Job, view: View, now: float, ahead: int | None = None) -> Waiting:
     """Gather the evidence for one waiting job."""
     if job.not_before > now:
         return Waiting(backing_off_s=job.not_before - now)
     if not view.rooms:
         return Waiting(no_nodes=True, nodes_wanted=job.spec.nodes)
-    rank = rank_of(job)
+    if ahead is None:
+        rank = rank_of(job)
+        ahead = sum(rank_of(other) < rank for other in view.queued.values())
     counts: dict[str, int] = {}
     for room in view.rooms.values():
         phrase = lacks(job.spec, room)
@@ -218,9 +221,15 @@ def why_waiting(job: Job, view: View, now: float) -> Waiting:
     fitting = counts.pop("", 0)
     never = sum(could_ever_fit(job.spec, room.node.granted) for room in view.rooms.values()) < job.spec.nodes
     return Waiting(
-        ahead=sum(rank_of(other) < rank for other in view.queued.values()),
+        ahead=ahead,
         nodes_wanted=job.spec.nodes,
         nodes_fitting=fitting,
         lacks=tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
         never=never,
     )
+
+
+def why_all_waiting(jobs: Iterable[Job], view: View, now: float) -> dict[JobId, Waiting]:
+    """The evidence for many: the queue is sorted once."""
+    ranks = sorted(map(rank_of, view.queued.values()))
+    return {job.id: why_waiting(job, view, now, bisect_left(ranks, rank_of(job))) for job in jobs}

@@ -1,0 +1,1 @@
+"""HTTP to commands and views, and back. There are no rules in it."""

@@ -1,0 +1,110 @@
+"""The shapes of requests and answers, for the OpenAPI schema. Checking itself is done by core/spec.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.core.causes import TABLE
+from headway.core.events import KINDS
+from headway.core.model import State
+from headway.core.spec import KEYS, RESOURCE_KEYS
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
+WHOLE: Schema = {"type": "integer"}
+TIME: Schema = {"type": ["number", "null"], "description": "seconds since 1970"}
+AMOUNT: Schema = {"type": ["number", "string"]}
+
+
+def obj(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def array(of: Schema) -> Schema:
+    return {"type": "array", "items": of}
+
+
+_KINDS: dict[str, Schema] = {
+    "command": {**array(TEXT), "minItems": 1},
+    "priority": WHOLE,
+    "nodes": {**WHOLE, "minimum": 1},
+    "ranks_per_node": {**WHOLE, "minimum": 1},
+    "resources": obj(
+        cpus={**NUMBER, "description": RESOURCE_KEYS["cpus"], "minimum": 0},
+        memory={**AMOUNT, "description": RESOURCE_KEYS["memory"]},
+        gpus={**WHOLE, "description": RESOURCE_KEYS["gpus"], "minimum": 0},
+    ),
+    "env": {"type": "object", "additionalProperties": TEXT},
+    "tags": {"type": "object", "additionalProperties": TEXT},
+    "retries": {**WHOLE, "minimum": 0},
+    "max_duration": {"type": ["number", "string", "null"]},
+    "grace": AMOUNT,
+    "log_max": AMOUNT,
+    "streams": {"enum": ["merged", "split"]},
+}
+SPEC: Schema = {
+    **obj(("command",), **{key: {**_KINDS.get(key, TEXT), "description": says} for key, says in KEYS.items()}),
+    "additionalProperties": False,
+}
+_STATE: Schema = {"enum": [state.value for state in State]}
+_CAUSE: Schema = {"enum": [*(cause.value for cause in TABLE), None]}
+SUMMARY: Schema = obj(
+    ("id", "name", "state", "sentence"),
+    id=TEXT,
+    seq=WHOLE,
+    name=TEXT,
+    state=_STATE,
+    cause=_CAUSE,
+    detail=TEXT,
+    sentence=TEXT,
+    project=TEXT,
+    user=TEXT,
+    queue=TEXT,
+    pool=TEXT,
+    priority=WHOLE,
+    nodes=WHOLE,
+    attempt=WHOLE,
+    exit_code={"type": ["integer", "null"]},
+    submitted_at=TIME,
+    started_at=TIME,
+    ended_at=TIME,
+    tags={"type": "object"},
+)
+_DETAIL: Schema = {"allOf": [SUMMARY, obj(spec=SPEC, attempts=array({"type": "object"}), hint=TEXT)]}
+EVENT: Schema = obj(
+    ("seq", "kind", "at"),
+    seq=WHOLE,
+    kind={"enum": list(KINDS)},
+    at=NUMBER,
+    job=TEXT,
+    attempt=WHOLE,
+    data={"type": "object"},
+)
+PROBLEM: Schema = obj(type=TEXT, title=TEXT, status=WHOLE, detail=TEXT, hint=TEXT)
+
+
+def body(schema: Schema) -> Schema:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def answers(status: int, schema: Schema, says: str, media: str = "application/json") -> dict[int | str, Schema]:
+    return {
+        status: {"description": says, "content": {media: {"schema": schema}}},
+        "default": {"description": "a problem", "content": {"application/problem+json": {"schema": PROBLEM}}},
+    }
+
+
+JOB = body(obj(("job",), job=SPEC, key=TEXT))
+BATCH = body(obj(("jobs",), jobs=array(SPEC), key=TEXT))
+STOP = body(obj(grace_s={"type": ["number", "null"]}))
+MADE = answers(201, obj(job=SUMMARY), "the job")
+BATCH_MADE = answers(201, obj(ids=array(TEXT)), "the ids, in the order of the request")
+JOBS = answers(200, obj(jobs=array(SUMMARY), next={"type": ["integer", "null"]}), "a page")
+DETAIL = answers(200, _DETAIL, "the job")
+WHY = answers(200, obj(job=TEXT, state=_STATE, sentence=TEXT, evidence={"type": "object"}), "the reason")
+WAITED = answers(200, obj(job=_DETAIL, ended={"type": "boolean"}), "the job, ended or not")
+EVENTS = answers(200, obj(events=array(EVENT), last=WHOLE), "events, oldest first")
+STREAM = answers(200, EVENT, "one message per event: `id` its number, `event` its kind", "text/event-stream")
+RAW = answers(200, {"type": "string", "format": "binary"}, "bytes", "application/octet-stream")
+ANY = answers(200, {"type": "object"}, "the answer")

@@ -1,0 +1,161 @@
+"""Jobs over HTTP: submit, list, show, why, stop, retry, wait, remove."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from headway.api.documents import BATCH, BATCH_MADE, DETAIL, JOB, JOBS, MADE, STOP, WAITED, WHY
+from headway.api.reading import number, read_object
+from headway.api.services import Services
+from headway.control import views
+from headway.control.commands import ForgetJob, Retry, Stop, Submit, Why, WhyMany, check_count, digest_of
+from headway.core.errors import BadInput
+from headway.core.model import Job, State
+from headway.core.spec import JobSpec, check_keys, read_spec
+from headway.store.protocol import JobFilter
+
+WAIT_S_MAX = 60.0
+USER = "local"
+
+
+def routes(services: Services) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["jobs"])
+    store = services.store
+
+    async def shown(job: Job, complete: bool = False) -> dict[str, Any]:
+        sentence = ""
+        if job.state is State.QUEUED:
+            sentence = (await services.do(Why(job.id)))["sentence"]
+        if complete:
+            return await run_in_threadpool(views.detail, store, job, sentence, services.now())
+        return views.summary(job, sentence, services.now())
+
+    async def find(ref: str) -> Job:
+        return await run_in_threadpool(views.find_job, store, ref)
+
+    @router.post("/jobs", status_code=201, openapi_extra=JOB, responses=MADE)
+    async def submit(request: Request) -> Response:
+        """Submit one job. With the same key, the same job is answered however often the request is repeated."""
+        body = await read_object(request, services.settings.request_bytes_max)
+        check_keys(body, {"job": "", "key": ""}, "request")
+        raw = body.get("job")
+        spec = read_spec(raw if raw is not None else {})
+        ids = await services.do(_submit(services, (spec,), body, [raw]))
+        job = services.control.cycle.book.jobs.get(ids[0]) or await find(ids[0])
+        return JSONResponse({"job": views.summary(job, now=services.now())}, 201)
+
+    @router.post("/jobs/batch", status_code=201, openapi_extra=BATCH, responses=BATCH_MADE)
+    async def submit_batch(request: Request) -> Response:
+        """Submit many jobs, all or none."""
+        body = await read_object(request, services.settings.request_bytes_max)
+        check_keys(body, {"jobs": "", "key": ""}, "request")
+        raws = body.get("jobs")
+        if not isinstance(raws, list):
+            raise BadInput('"jobs" is not a list')
+        check_count(raws, services.settings.submit_most)
+        ids = await services.do(_submit(services, _read_many(raws), body, raws))
+        return JSONResponse({"ids": ids}, 201)
+
+    @router.get("/jobs", responses=JOBS)
+    async def jobs(
+        state: str = "",
+        project: str = "",
+        user: str = "",
+        queue: str = "",
+        name: str = "",
+        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+        before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+    ) -> Response:
+        """One page of jobs, newest first."""
+        which = JobFilter(_states(state), project, user, queue, name)
+        page = await run_in_threadpool(store.page, which, before, limit)
+        queued = tuple(job.id for job in page if job.state is State.QUEUED)
+        why = await services.do(WhyMany(queued)) if queued else {}
+        shown = [views.summary(job, why.get(job.id, ""), services.now()) for job in page]
+        return JSONResponse({"jobs": shown, "next": page[-1].seq if len(page) == limit else None})
+
+    @router.get("/jobs/{ref}", responses=DETAIL)
+    async def job(ref: str) -> Response:
+        """One job with all its attempts. `ref` is an id, the beginning of one, or a name."""
+        return JSONResponse(await shown(await find(ref), complete=True))
+
+    @router.get("/jobs/{ref}/why", responses=WHY)
+    async def why(ref: str) -> Response:
+        """Why the job is where it is."""
+        return JSONResponse(await services.do(Why((await find(ref)).id)))
+
+    @router.post("/jobs/{ref}/stop", openapi_extra=STOP, responses=MADE)
+    async def stop(ref: str, request: Request) -> Response:
+        """Ask a job to end, with grace."""
+        body = await read_object(request, services.settings.request_bytes_max)
+        check_keys(body, {"grace_s": ""}, "request")
+        grace_s = number(body, "grace_s", 0, 30 * 86400)
+        job = await services.do(Stop((await find(ref)).id, USER, grace_s))
+        return JSONResponse({"job": await shown(job)})
+
+    @router.post("/jobs/{ref}/retry", responses=MADE)
+    async def retry(ref: str) -> Response:
+        """Let a backing-off job go now; for an ended one, submit a new job with the same spec."""
+        made = await services.do(Retry((await find(ref)).id, USER, services.new_id))
+        return JSONResponse({"job": await shown(await find(made))})
+
+    @router.delete("/jobs/{ref}", status_code=204)
+    async def remove(ref: str) -> Response:
+        """Delete the record of an ended job, its logs included."""
+        await services.do(ForgetJob((await find(ref)).id, USER))
+        return Response(status_code=204)
+
+    @router.get("/jobs/{ref}/wait", responses=WAITED)
+    async def wait(ref: str, timeout_s: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 30.0) -> Response:
+        """Hold the answer until the job has ended, or the time is up."""
+        job = await find(ref)
+        deadline = services.mono() + timeout_s
+        while not job.state.ended and (left_s := deadline - services.mono()) > 0:
+            seq = services.hub.last_seq
+            # In the book, it has not ended; out of it, the store knows how (or will, when the commit is done).
+            if job.id not in services.control.cycle.book.jobs:
+                job = await find(job.id)
+            if not job.state.ended:
+                await services.hub.events_after(seq, left_s)
+        if not job.state.ended:
+            job = await find(job.id)
+        return JSONResponse({"job": await shown(job, complete=True), "ended": job.state.ended})
+
+    return router
+
+
+def _submit(services: Services, specs: tuple[JobSpec, ...], body: dict[str, Any], raws: list[Any]) -> Submit:
+    key = body.get("key") or ""
+    if not isinstance(key, str) or len(key) > 200:
+        raise BadInput("key: expected a text of at most 200 characters")
+    return Submit(specs, USER, services.new_id, key, digest_of(raws) if key else "")
+
+
+def _read_many(raws: list[Any]) -> tuple[JobSpec, ...]:
+    """Read every spec; equal raw descriptions, as in a large batch, are read once."""
+    seen: dict[str, JobSpec] = {}
+    specs: list[JobSpec] = []
+    for position, raw in enumerate(raws):
+        key = repr(raw)
+        spec = seen.get(key)
+        if spec is None:
+            try:
+                spec = seen[key] = read_spec(raw)
+            except BadInput as error:
+                raise BadInput(f"job {position} of {len(raws)}: {error.message}", error.hint) from None
+        specs.append(spec)
+    return tuple(specs)
+
+
+def _states(raw: str) -> frozenset[str]:
+    asked = frozenset(part for part in raw.split(",") if part)
+    unknown = asked - {state.value for state in State}
+    if unknown:
+        raise BadInput(
+            f'state: "{sorted(unknown)[0]}" is no state', "one of " + ", ".join(state.value for state in State)
+        )
+    return asked

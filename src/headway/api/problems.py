@@ -1,0 +1,44 @@
+"""Every error as one problem document: what is wrong, with what was asked, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from headway.core.errors import HeadwayError
+
+log = structlog.get_logger()
+MEDIA = "application/problem+json"
+
+
+def problem(status: int, kind: str, detail: str, hint: str = "", **more: Any) -> Response:
+    body = {"type": kind, "title": kind.replace("-", " "), "status": status, "detail": detail, "hint": hint, **more}
+    return JSONResponse(body, status, media_type=MEDIA)
+
+
+def install(app: FastAPI) -> None:
+    @app.exception_handler(HeadwayError)
+    async def ours(request: Request, error: HeadwayError) -> Response:
+        more = {"stale": True} if error.kind == "stale-agent" else {}
+        return problem(error.status, error.kind, error.message, error.hint, **more)
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        kind = {404: "not-found", 405: "wrong-method", 401: "not-allowed"}.get(error.status_code, "bad-request")
+        return problem(error.status_code, kind, f"{request.method} {request.url.path}: {error.detail}")
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return problem(422, "bad-input", f"{where}: {first['msg']}")
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> Response:
+        log.exception("request failed", path=request.url.path)
+        return problem(500, "internal", "the server met something unexpected; its log has the details")

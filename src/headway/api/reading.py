@@ -1,0 +1,46 @@
+"""Reading requests: bodies with a size limit, JSON that is an object, bounded numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import Request
+
+from headway.core.errors import BadInput
+
+
+async def read_object(request: Request, bytes_max: int) -> dict[str, Any]:
+    """The request's JSON object; a body that is too large is refused before it is read whole."""
+    raw = await read_body(request, bytes_max)
+    try:
+        body = json.loads(raw) if raw else {}
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"the body is not JSON: {str(error)[:200]}") from None
+    if not isinstance(body, dict):
+        raise BadInput("the body is not a JSON object")
+    return body
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    announced = request.headers.get("content-length", "0")
+    if announced.isdigit() and int(announced) > bytes_max:
+        raise BadInput(f"the body has {announced} bytes; at most {bytes_max} are read")
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > bytes_max:
+            raise BadInput(f"the body is larger than {bytes_max} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def number(body: dict[str, Any], name: str, least: float, most: float) -> float | None:
+    """A bounded number of a body, or None where it is absent."""
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise BadInput(f'{name}: "{str(value)[:80]}" is not a number from {least:g} to {most:g}')
+    return float(value)

@@ -1,0 +1,101 @@
+"""What the API's routes work with, and how they wait for things that happen on the control thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.control.commands import Command
+from headway.control.cycle import Published
+from headway.control.thread import ControlThread
+from headway.core.model import JobId
+from headway.settings import Settings
+from headway.storage.protocol import Storage
+from headway.store.protocol import Store
+
+
+@dataclass
+class Hub:
+    """Wakes whoever waits for events or for a job's output. A waiter costs one future, not a thread."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+    last_seq: int = 0
+    _event_waiters: set[asyncio.Future[None]] = field(default_factory=set)
+    _log_waiters: dict[JobId, set[asyncio.Future[None]]] = field(default_factory=dict)
+    _pending: list[Published] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def publish(self, said: Published) -> None:
+        """Called on the control thread after each commit."""
+        with self._lock:
+            first = not self._pending
+            self._pending.append(said)
+        if first and self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        with self._lock:
+            pending, self._pending = self._pending, []
+        self.last_seq = max([self.last_seq, *(each.last_seq for each in pending)])
+        _resolve(self._event_waiters)
+        for job in {piece.job for each in pending for piece in each.logs}:
+            _resolve(self._log_waiters.pop(job, set()))
+
+    async def events_after(self, seq: int, wait_s: float) -> bool:
+        """Wait until there is an event after this one."""
+        if self.last_seq > seq:
+            return True
+        return await _wait(self._event_waiters, wait_s)
+
+    async def output_of(self, job: JobId, wait_s: float) -> bool:
+        """Wait until something happens that may concern a job's output."""
+        mine = self._log_waiters.setdefault(job, set())
+        return await _wait(mine, wait_s)
+
+
+def _resolve(waiters: set[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()
+
+
+async def _wait(waiters: set[asyncio.Future[None]], wait_s: float) -> bool:
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiters.add(waiter)
+    try:
+        await asyncio.wait_for(waiter, wait_s)
+    except TimeoutError:
+        return False
+    finally:
+        waiters.discard(waiter)
+    return True
+
+
+@dataclass
+class Services:
+    settings: Settings
+    store: Store
+    storage: Storage
+    control: ControlThread
+    hub: Hub
+    token: str
+    agent_zip: bytes
+    agent_version: str
+    new_id: Callable[[], JobId]
+    started_at: float
+    now: Callable[[], float]
+    mono: Callable[[], float]
+    about: dict[str, Any] = field(default_factory=dict)
+
+    async def do(self, command: Command) -> Any:
+        """Have a command done and saved."""
+        return await settled(self.control.do(command))
+
+
+async def settled(future: Future[Any]) -> Any:
+    return await asyncio.wrap_future(future)

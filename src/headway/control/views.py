@@ -1,0 +1,190 @@
+"""What people are shown of jobs, attempts, nodes and logs. Reads only; a view never writes.
+
+The words and fields of the API are made here, once, for every way of asking.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from headway.control.logs import stream_of
+from headway.core import explain
+from headway.core.errors import Conflict, NotFound
+from headway.core.events import Event
+from headway.core.model import Attempt, Job, State
+from headway.core.spec import show_spec
+from headway.store.protocol import JobFilter, LogRange, Store
+
+
+def find_job(store: Store, ref: str) -> Job:
+    """The job of this id, of this unmistakable beginning of an id, or the newest of this name."""
+    found = store.find(ref, limit=10) if ref else []
+    exact = [job for job in found if job.id == ref]
+    begins = [job for job in found if job.id.startswith(ref)]
+    named = [job for job in found if job.spec.name == ref]
+    if exact or named:
+        return (exact or named)[0]
+    if len(begins) == 1:
+        return begins[0]
+    if begins:
+        shown = ", ".join(f"{job.id} ({job.spec.name})" for job in begins[:5])
+        raise Conflict(f'"{ref}" could be any of {shown}', "give more characters of the id")
+    raise NotFound(f'no job "{ref[:80]}"', _nearest(store, ref))
+
+
+def _nearest(store: Store, ref: str) -> str:
+    recent = store.page(JobFilter(), None, 200)
+    near = difflib.get_close_matches(ref, [job.spec.name for job in recent] + [job.id for job in recent], n=1)
+    if near:
+        return f'did you mean "{near[0]}"?'
+    return f'the newest is "{recent[0].id}" ({recent[0].spec.name})' if recent else "no job was submitted yet"
+
+
+def summary(job: Job, sentence: str = "", now: float = 0.0) -> dict[str, Any]:
+    attempt = job.attempt
+    return {
+        "id": job.id,
+        "seq": job.seq,
+        "name": job.spec.name,
+        "state": job.state.value,
+        "cause": job.cause.value if job.cause else None,
+        "detail": job.detail,
+        "sentence": sentence or explain.explain_state(job, None, now),
+        "project": job.spec.project,
+        "user": job.user,
+        "queue": job.spec.queue,
+        "pool": job.spec.pool,
+        "priority": job.spec.priority,
+        "nodes": job.spec.nodes,
+        "attempt": job.number,
+        "exit_code": attempt.exit_code if attempt else None,
+        "submitted_at": job.submitted_at,
+        "started_at": attempt.started_at if attempt else None,
+        "ended_at": job.ended_at,
+        "tags": dict(job.spec.tags),
+    }
+
+
+def detail(store: Store, job: Job, sentence: str = "", now: float = 0.0) -> dict[str, Any]:
+    ranges = store.logs(job.id)
+    return {
+        **summary(job, sentence, now),
+        "spec": show_spec(job.spec),
+        "attempts": [show_attempt(attempt) for attempt in store.attempts(job.id)],
+        "retries": asdict(job.retries),
+        "hint": explain.hint_for(job) if job.state in (State.FAILED, State.CANCELLED) else "",
+        "retry_of": job.retry_of,
+        "log_bytes": sum(piece.end - piece.start for piece in ranges),
+    }
+
+
+def show_attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "number": attempt.number,
+        "placed_at": attempt.placed_at,
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "cause": attempt.cause.value if attempt.cause else None,
+        "detail": attempt.detail,
+        "sentence": explain.explain_attempt(attempt),
+        "exit_code": attempt.exit_code,
+        "resumed_step": attempt.resumed_step,
+        "seen_step": attempt.seen_step,
+        "committed_step": attempt.committed_step,
+        "tasks": [
+            {
+                "index": task.index,
+                "node": task.node,
+                "gpus": list(task.gpus),
+                "phase": task.phase.value,
+                "outcome": asdict(task.outcome) if task.outcome else None,
+            }
+            for task in attempt.tasks
+        ],
+    }
+
+
+def show_event(event: Event) -> dict[str, Any]:
+    return {
+        "seq": event.seq,
+        "kind": event.kind,
+        "at": event.at,
+        "job": event.job,
+        "attempt": event.attempt,
+        "data": dict(event.data),
+    }
+
+
+def log_story(store: Store, job: Job) -> dict[str, Any]:
+    """All output there is of a job: per attempt, the files with their size and which bytes are kept."""
+    by_attempt: dict[int, list[LogRange]] = {}
+    for piece in store.logs(job.id):
+        by_attempt.setdefault(piece.attempt, []).append(piece)
+    shown = []
+    for attempt in store.attempts(job.id):
+        state = "ended" if attempt.ended_at is not None else "running"
+        shown.append(
+            {
+                "number": attempt.number,
+                "state": state,
+                "cause": attempt.cause.value if attempt.cause else None,
+                "sentence": explain.explain_attempt(attempt),
+                "started_at": attempt.started_at,
+                "nodes": list(attempt.nodes),
+                "files": _files(by_attempt.get(attempt.number, [])),
+            }
+        )
+    return {"job": job.id, "state": job.state.value, "attempts": shown}
+
+
+def _files(pieces: Iterable[LogRange]) -> list[dict[str, Any]]:
+    files = []
+    for (_, _, task, rank, stream), group in groupby(pieces, key=stream_of):
+        ranges = list(group)
+        files.append(
+            {
+                "task": task,
+                "rank": rank,
+                "stream": stream,
+                "bytes": ranges[-1].end,
+                "kept": _runs(ranges),
+                "ranges": [[piece.start, piece.end, piece.at] for piece in ranges],
+            }
+        )
+    return files
+
+
+def _runs(ranges: list[LogRange]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for piece in ranges:
+        if runs and runs[-1][1] == piece.start:
+            runs[-1][1] = piece.end
+        else:
+            runs.append([piece.start, piece.end])
+    return runs
+
+
+def can_grow(job: Job, attempt: int) -> bool:
+    """Whether output of this attempt may still come: it is the newest, and not over."""
+    if job.number != attempt:
+        return job.number < attempt and not job.state.ended
+    return bool(job.alive)
+
+
+def show_node(node: Any, room: Any, tasks: int, heard_s: float, silent: bool) -> Mapping[str, Any]:
+    return {
+        "id": node.id,
+        "pool": node.pool,
+        "state": "silent" if silent else "up",
+        "granted": asdict(node.granted),
+        "free": {"cpus": room.cpus, "memory_bytes": room.memory_bytes, "gpus": len(room.gpus)} if room else None,
+        "tasks": tasks,
+        "heard_s": round(heard_s, 1),
+        "agent_version": node.agent_version[:12],
+        "address": node.address,
+        "cordoned": node.cordoned,
+    }
