@@ -1,0 +1,108 @@
+"""`headway stop`, `retry`, `rm` and `wait`: what is asked of jobs that exist.
+
+Several jobs, one exit code: the worst.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from headway.cli import exits
+from headway.cli.options import DURATION, connect, jobs_argument, output_options
+from headway.cli.output import Output
+from headway.core.errors import BadInput, HeadwayError
+
+
+@click.command()
+@jobs_argument
+@click.option("--grace", type=DURATION, metavar="TIME", help="Time to end by itself before it is killed.")
+@click.option("--force", is_flag=True, help="No grace at all.")
+@output_options
+def stop(jobs: Sequence[str], grace: float | None, force: bool, output: Output) -> int:
+    """Ask jobs to end: SIGTERM, then SIGKILL when the grace is over."""
+    if force and grace:
+        raise BadInput("--force and --grace exclude each other", "--force is --grace 0")
+    client = connect(output)
+
+    def ask(ref: str) -> dict[str, Any]:
+        answer: dict[str, Any] = client.stop(ref, 0.0 if force else grace)
+        return answer
+
+    return for_each(output, jobs, ask, lambda job: f"{job['id']} {job['sentence']}")
+
+
+@click.command()
+@jobs_argument
+@output_options
+def retry(jobs: Sequence[str], output: Output) -> int:
+    """Try again: a job that backs off goes now; an ended job is submitted anew, as a new job."""
+    return for_each(output, jobs, connect(output).retry, _retried)
+
+
+@click.command()
+@jobs_argument
+@output_options
+def rm(jobs: Sequence[str], output: Output) -> int:
+    """Forget ended jobs and their logs."""
+    client = connect(output)
+
+    def forget(ref: str) -> dict[str, Any]:
+        job: dict[str, Any] = client.detail(ref)
+        client.forget(job["id"])
+        return job
+
+    return for_each(output, jobs, forget, lambda job: f"{job['id']} ({job['name']}) is forgotten")
+
+
+@click.command()
+@jobs_argument
+@click.option("--timeout", type=DURATION, metavar="TIME", help="Give up after this time (exit code 101).")
+@click.option("--exit-code-from-job", is_flag=True, help="End with the job's own exit code.")
+@output_options
+def wait(jobs: Sequence[str], timeout: float | None, exit_code_from_job: bool, output: Output) -> int:
+    """Wait until jobs have ended; the exit code tells how."""
+    client = connect(output)
+    give_up_at = None if timeout is None else time.monotonic() + timeout
+    worst = exits.OK
+
+    def await_end(ref: str) -> dict[str, Any]:
+        nonlocal worst
+        left_s = None if give_up_at is None else max(0.0, give_up_at - time.monotonic())
+        job: dict[str, Any] = client.wait(ref, left_s)[0]
+        worst = max(worst, exits.for_job(job, exit_code_from_job))
+        return job
+
+    return for_each(output, jobs, await_end, lambda job: f"{job['id']} ({job['name']}) {job['sentence']}") or worst
+
+
+def for_each(
+    output: Output, refs: Sequence[str], act: Callable[[str], dict[str, Any]], tell: Callable[[dict[str, Any]], str]
+) -> int:
+    """Do it to each job, go on after an error, and show what came of it."""
+    done: list[dict[str, Any]] = []
+    code = exits.OK
+    for ref in refs:
+        try:
+            job = act(ref)
+        except HeadwayError as error:
+            if len(refs) == 1:
+                raise
+            failed = exits.for_error(error)
+            output.error(error, failed)
+            code = code or failed
+            continue
+        done.append(job)
+        if not output.machine:
+            output.show(job, lambda job=job: tell(job), lambda job=job: [job["id"]])  # type: ignore[misc]
+    if output.machine:
+        output.show({"jobs": done}, lambda: "", list)
+    return code
+
+
+def _retried(job: dict[str, Any]) -> str:
+    of = job.get("retry_of")
+    return f"{job['id']} ({job['name']}) is submitted, a retry of {of}" if of else f"{job['id']} goes now"

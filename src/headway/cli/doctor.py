@@ -1,0 +1,152 @@
+"""`headway doctor`: looks at everything that a job needs on this machine, and says how to mend what is wrong."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from headway import __version__, settings
+from headway.cli import exits
+from headway.cli.options import connect, output_options
+from headway.cli.output import Output
+from headway.client import embedded
+from headway.core.errors import HeadwayError
+from headway.core.units import show_size
+
+DISK_WARN_BYTES = 5 * 2**30
+DISK_FAIL_BYTES = 200 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    what: str
+    verdict: str  # ok, warn or fail
+    found: str
+    remedy: str = ""
+
+
+@click.command()
+@output_options
+def doctor(output: Output) -> int:
+    """Look for what is wrong with this installation. Starts the embedded server if none runs."""
+    checks: list[Check] = []
+    for look in (python, home, disk, clock, servers):
+        try:
+            checks += look(output)
+        except HeadwayError as error:
+            checks.append(Check(look.__name__, "fail", error.message, error.hint))
+    output.show([asdict(check) for check in checks], lambda: page(output, checks), lambda: [c.verdict for c in checks])
+    return exits.ERROR if any(check.verdict == "fail" for check in checks) else exits.OK
+
+
+def page(output: Output, checks: list[Check]) -> str:
+    lines = []
+    for check in checks:
+        lines.append(f"{output.paint(check.verdict.ljust(4))}  {check.what}: {check.found}")
+        if check.remedy and check.verdict != "ok":
+            lines.append(f"      {check.remedy}")
+    return "\n".join(lines)
+
+
+def python(output: Output) -> Iterator[Check]:
+    from headway.client.script import interpreter
+
+    version = platform.python_version()
+    good = sys.version_info >= (3, 11)
+    yield Check("python", "ok" if good else "fail", f"{version} at {sys.executable}", "install Python 3.11 or newer")
+    yield Check("scripts run with", "ok", interpreter(os.environ))
+
+
+def home(output: Output) -> Iterator[Check]:
+    places = settings.home_from(os.environ)
+    for name, place in (("state", places.state), ("data", places.data)):
+        yield _writable(name, place)
+    yield from _private("token", places.token_file)
+
+
+def _writable(name: str, place: Path) -> Check:
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = place / f".doctor-{os.getpid()}"
+        probe.write_bytes(b"x")
+        probe.unlink()
+    except OSError as error:
+        return Check(
+            name, "fail", f"{place}: {error.strerror}", "make it writable, or set HEADWAY_HOME to another place"
+        )
+    if place.stat().st_mode & 0o022:
+        return Check(name, "warn", f"{place} can be written by others", f"chmod go-w {place}")
+    return Check(name, "ok", f"{place} is writable")
+
+
+def _private(name: str, file: Path) -> Iterator[Check]:
+    if file.exists():
+        private = not file.stat().st_mode & 0o077
+        yield Check(
+            name,
+            "ok" if private else "fail",
+            f"{file} is {'private' if private else 'open to others'}",
+            f"chmod 600 {file}",
+        )
+
+
+def disk(output: Output) -> Iterator[Check]:
+    place = settings.home_from(os.environ).data
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    verdict = "fail" if free < DISK_FAIL_BYTES else "warn" if free < DISK_WARN_BYTES else "ok"
+    yield Check("disk", verdict, f"{show_size(free)} are free at {place}", "make room, or move HEADWAY_HOME")
+
+
+def clock(output: Output) -> Iterator[Check]:
+    # Leases and limits count on a monotonic clock; a wrong time of day spoils only what is shown.
+    good = time.time() > 1_700_000_000
+    shown = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+    yield Check("clock", "ok" if good else "warn", shown, "set the machine's clock; times are shown wrongly")
+
+
+def servers(output: Output) -> Iterator[Check]:
+    client = connect(output)
+    elsewhere = client.resolved.settings.server_url
+    began = time.monotonic()
+    told = client.server()
+    took_ms = (time.monotonic() - began) * 1000
+    running = None if elsewhere else embedded.read_running(client.home)
+    where = elsewhere or (running.url if running else "")
+    yield Check("server", "ok", f"{where} answers in {took_ms:.0f} ms (version {told['version']})")
+    if told["version"] != __version__:
+        remedy = "upgrade the older one" if elsewhere else "headway server restart"
+        yield Check("versions", "warn", f"the server has {told['version']}, this command {__version__}", remedy)
+    for trouble in told.get("troubles") or ():
+        yield Check("server", "warn", trouble, "see headway server status")
+    yield from _nodes(client.nodes)
+
+
+def _nodes(ask: Callable[[], list[dict[str, object]]]) -> Iterator[Check]:
+    give_up_at = time.monotonic() + 10.0
+    found = ask()
+    # A server that has only just started has its first agent still on the way.
+    while not any(node["state"] == "up" for node in found) and time.monotonic() < give_up_at:
+        time.sleep(0.1)
+        found = ask()
+    if not found:
+        yield Check("nodes", "fail", "no node has called home", "look at the server's log: headway server status")
+    for node in found:
+        verdict = {"up": "ok", "silent": "warn"}.get(str(node["state"]), "fail")
+        yield Check(
+            f"node {node['id']}",
+            verdict,
+            f"{node['state']}, agent {node['agent_version']}",
+            "headway server restart starts its agent again",
+        )

@@ -1,0 +1,59 @@
+"""`headway logs`: what a job wrote, attempt after attempt, or one attempt to the byte."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from headway.cli import exits
+from headway.cli.options import DURATION, connect, job_argument, output_options
+from headway.cli.output import Output
+from headway.core.errors import BadInput
+
+
+@click.command()
+@job_argument
+@click.option("-f", "--follow", "following", is_flag=True, help="Go on until the job ends, across attempts.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N lines (of each rank).")
+@click.option("--since", type=DURATION, metavar="TIME", help="What was written lately, such as 10m.")
+@click.option("--attempt", metavar="N|last", help="One attempt alone, exactly as it was written.")
+@click.option("--rank", type=click.IntRange(min=0), help="One rank alone.")
+@output_options
+def logs(
+    job: str,
+    following: bool,
+    tail: int | None,
+    since: float | None,
+    attempt: str | None,
+    rank: int | None,
+    output: Output,
+) -> int:
+    """Show what a job wrote: all attempts in order, with a marked line between them.
+
+    With -f the exit code tells how the job ended, as with run.
+    """
+    from headway.cli.follow import emit, follow
+    from headway.client.story import Story
+
+    client = connect(output)
+    narrow: dict[str, Any] = {"attempt": which(attempt), "rank": rank, "tail": tail}
+    narrow["since_at"] = None if since is None else time.time() - since
+    if following:
+        return follow(client, job, output, **narrow)
+    if output.machine:
+        output.show(client.logs_index(job), lambda: "", list)
+        return exits.OK
+    for piece in Story(client, job, **narrow).tell():
+        emit(piece, sys.stdout)
+    return exits.OK
+
+
+def which(attempt: str | None) -> int | str | None:
+    if attempt is None or attempt == "last":
+        return attempt
+    if not attempt.isdecimal() or int(attempt) < 1:
+        raise BadInput(f'--attempt: "{attempt[:80]}" is neither a number from 1 on nor "last"')
+    return int(attempt)

@@ -1,0 +1,118 @@
+"""The `headway` command: which commands there are, and how every error ends: a sentence, a hint, an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from headway import __version__
+from headway.cli import exits
+from headway.cli.lazy import LazyGroup, Table
+from headway.cli.output import Output
+from headway.core.errors import BadInput, HeadwayError
+
+COMMANDS: Table = {
+    "run": ("headway.cli.run", "run", "Submit a job and follow it."),
+    "submit": ("headway.cli.run", "submit", "Submit a job and return at once."),
+    "ps": ("headway.cli.jobs", "ps", "List jobs: unfinished ones, and those that ended lately."),
+    "logs": ("headway.cli.logs", "logs", "Show what a job wrote, attempt after attempt."),
+    "describe": ("headway.cli.jobs", "describe", "Show all about a job: its description, attempts and outcome."),
+    "why": ("headway.cli.jobs", "why", "Say in one sentence why a job waits, or why it ended."),
+    "stop": ("headway.cli.change", "stop", "Ask jobs to end, with grace."),
+    "retry": ("headway.cli.change", "retry", "Try again: at once if the job backs off, as a new job if it ended."),
+    "rm": ("headway.cli.change", "rm", "Forget ended jobs and their logs."),
+    "wait": ("headway.cli.change", "wait", "Wait until jobs have ended."),
+    "nodes": ("headway.cli.nodes", "nodes", "List the nodes that have called home."),
+    "server": ("headway.cli.server", "server", "Start, stop and look at the server of this machine."),
+    "doctor": ("headway.cli.doctor", "doctor", "Look for what is wrong with this installation."),
+    "config": ("headway.cli.config", "config", "Show the settings, and where each value comes from."),
+    "completion": ("headway.cli.about", "completion", "Print the completion script for a shell."),
+    "version": ("headway.cli.about", "version", "Print the version."),
+}
+ALIASES = {"ls": "ps", "cancel": "stop", "kill": "stop", "launch": "run"}
+
+
+@click.group(
+    cls=LazyGroup,
+    table=COMMANDS,
+    aliases=ALIASES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    no_args_is_help=False,
+    invoke_without_command=True,
+)
+@click.version_option(__version__, prog_name="headway")
+@click.pass_context
+def headway(ctx: click.Context) -> None:
+    """Headway runs training jobs that neither their terminal, their server nor their agent can take down."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    output = Output("json") if wants_json(words) else Output(colour=not os.environ.get("NO_COLOR"))
+    try:
+        result = headway.main(words, prog_name="headway", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else exits.OK
+    except HeadwayError as error:
+        return _failed(output, error)
+    except click.exceptions.Exit as asked:
+        return asked.exit_code
+    except click.ClickException as error:
+        return _failed(output, from_click(error))
+    except (KeyboardInterrupt, click.Abort):
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more when it ends; let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.BROKEN_PIPE
+    except Exception as error:
+        if {"-v", "--verbose"} & set(words):
+            raise
+        told = HeadwayError(f"an error in Headway itself: {type(error).__name__}: {error}", "-v shows the full trace")
+        return _failed(output, told)
+
+
+def _failed(output: Output, error: HeadwayError) -> int:
+    code = exits.for_error(error)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return exits.BROKEN_PIPE
+    output.error(error, code)
+    return code
+
+
+def from_click(error: click.ClickException) -> HeadwayError:
+    """What click found wrong with the words, in our voice."""
+    context = getattr(error, "ctx", None)
+    hint = f"{context.command_path} --help" if context else ""
+    if isinstance(error, click.NoSuchOption):
+        near = sorted(error.possibilities or ())
+        return BadInput(f'unknown flag "{error.option_name}"', f'did you mean "{near[0]}"?' if near else hint)
+    message = error.format_message().rstrip(".")
+    message, found, near_miss = message.partition(" (did you mean ")
+    if found:
+        hint = "did you mean " + near_miss.rstrip(")")
+    return BadInput(message[:1].lower() + message[1:], hint)
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether errors should be JSON, even one in the flags themselves. What follows a script is not ours."""
+    for position, word in enumerate(words):
+        if word == "--" or word.endswith((".py", ".sh")):
+            return False
+        if word in ("--json", "-ojson", "--output=json"):
+            return True
+        if word in ("-o", "--output") and words[position + 1 : position + 2] == ["json"]:
+            return True
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""`headway run` and `headway submit`: flags, file and words become the description of one job.
+
+Everything after the script belongs to the script. core/spec.py checks the description before anything is sent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from headway.cli import exits
+from headway.cli.options import connect, output_options, pair
+from headway.cli.output import Output, as_yaml
+from headway.core.errors import BadInput
+
+WORDS = "words"
+VERBATIM = "verbatim"
+
+
+class JobCommand(click.Command):
+    """A command whose words end its flags, and that knows whether `--` stood before them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        words = ctx.params.get(WORDS) or ()
+        before = given[: len(given) - len(words)]
+        ctx.params[VERBATIM] = bool(words) and before[-1:] == ["--"]
+        return rest
+
+
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The flags that describe a job."""
+    flags = [
+        click.option("-f", "--file", metavar="FILE", help="Read the job from a YAML file (- is stdin); flags win."),
+        click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="Set one key, as resources.gpus=2."),
+        click.option("-n", "--name", help="A name for people."),
+        click.option("--cpus", type=float, help="Processors per node; may be a fraction. [default: 1]"),
+        click.option("--mem", "memory", metavar="SIZE", help="Memory per node, such as 16G."),
+        click.option("--gpus", type=int, help="GPUs per node."),
+        click.option("--nodes", type=int, help="How many nodes, all or none. [default: 1]"),
+        click.option("--ranks-per-node", type=int, help="Processes on each node. [default: 1]"),
+        click.option("--env", "envs", metavar="K[=V]", multiple=True, help="A variable; K alone takes yours."),
+        click.option("--env-file", "env_files", metavar="FILE", multiple=True, help="Variables, one K=V per line."),
+        click.option("--max-duration", metavar="TIME", help="The longest time one attempt may run, such as 6h."),
+        click.option("--max-retries", "retries", type=int, help="Tries after its own failure. [default: 0]"),
+        click.option("--priority", type=int, help="A larger number goes first. [default: 0]"),
+        click.option("--queue", help="The queue in which it waits."),
+        click.option("--project", help="The project it belongs to."),
+        click.option("--pool", help="The only pool that it may use."),
+        click.option("--tag", "tags", metavar="K=V", multiple=True, help="A label for finding it again."),
+        click.option("--grace", metavar="TIME", help="Time between the request to stop and the kill. [default: 30s]"),
+        click.option("--split-streams", is_flag=True, help="Keep stdout and stderr in two logs."),
+        click.option("--workdir", metavar="DIR", help="Where it runs. [default: here]"),
+        click.option("--dry-run", is_flag=True, help="Print the job as YAML and do nothing."),
+    ]
+    for flag in reversed(flags):
+        command = flag(command)
+    return click.argument(WORDS, metavar="SCRIPT [ARGS]... | -- COMMAND...", nargs=-1, type=click.UNPROCESSED)(command)
+
+
+@click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
+@job_options
+@click.option("-d", "--detach", is_flag=True, help="Submit and return at once.")
+@click.option("--exit-code-from-job", is_flag=True, help="End with the job's own exit code.")
+@output_options
+def run(output: Output, detach: bool, exit_code_from_job: bool, dry_run: bool, **given: Any) -> int:
+    """Submit a job and follow it until it ends. Ctrl-C detaches; the job goes on.
+
+    \b
+    headway run train.py --lr 0.1           what follows the script is the script's
+    headway run --gpus 2 -- torchrun x.py   any command, as it stands
+    headway run -f job.yaml --set retries=3
+    """
+    raw = describe(given)
+    if dry_run:
+        return show_dry(output, raw)
+    client = connect(output)
+    job = client.submit(raw).seen
+    if detach:
+        return show_submitted(output, job)
+    from headway.cli.follow import follow
+
+    output.say(f"headway: job {job['id']} ({job['name']}) is submitted")
+    return follow(client, job["id"], output, exit_code_from_job=exit_code_from_job)
+
+
+@click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
+@job_options
+@output_options
+def submit(output: Output, dry_run: bool, **given: Any) -> int:
+    """Submit a job and return at once (the same as run --detach)."""
+    raw = describe(given)
+    if dry_run:
+        return show_dry(output, raw)
+    return show_submitted(output, connect(output).submit(raw).seen)
+
+
+def show_submitted(output: Output, job: dict[str, Any]) -> int:
+    output.show(job, lambda: job["id"], lambda: [job["id"]])
+    if output.form == "table":
+        output.say(f"headway: job {job['id']} ({job['name']}) is submitted; follow it: headway logs -f {job['id']}")
+    return exits.OK
+
+
+def show_dry(output: Output, raw: dict[str, Any]) -> int:
+    from headway.core.spec import read_spec, show_spec
+
+    checked = show_spec(read_spec(raw))
+    output.show(checked, lambda: as_yaml(checked).rstrip("\n"), lambda: [checked["name"]])
+    return exits.OK
+
+
+def describe(given: dict[str, Any]) -> dict[str, Any]:
+    """Put file, flags and words together, and check the whole: flags win over the file."""
+    from headway.client.script import describe_job
+    from headway.core.spec import read_spec
+
+    words, verbatim = given.pop(WORDS), given.pop(VERBATIM)
+    file = given.pop("file")
+    base: dict[str, Any] = {}
+    if file:
+        from headway.cli.jobfile import read_job
+
+        base = read_job(file)
+    for word in given.pop("sets"):
+        from headway.cli.jobfile import set_value
+
+        set_value(base, *pair(word, "--set"))
+    wishes = {**base, **flags_given(given, base)}
+    if not words and not wishes.get("command"):
+        raise BadInput("no script and no command", "headway run train.py, headway run -- COMMAND, or -f job.yaml")
+    raw = describe_job(words, wishes, os.environ, os.getcwd(), verbatim=verbatim)
+    read_spec(raw)
+    return raw
+
+
+def flags_given(given: dict[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a job that the flags set."""
+    envs = env_from(given.pop("env_files"), given.pop("envs"))
+    tags = dict(pair(word, "--tag") for word in given.pop("tags"))
+    flags = {key: value for key, value in given.items() if value is not None and key != "split_streams"}
+    if given["split_streams"]:
+        flags["streams"] = "split"
+    for key, pairs in (("env", envs), ("tags", tags)):
+        of_file = base.get(key) or {}
+        if pairs and isinstance(of_file, Mapping):
+            flags[key] = {**of_file, **pairs}
+    return flags
+
+
+def env_from(files: tuple[str, ...], words: tuple[str, ...]) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for path in files:
+        env |= read_env_file(path)
+    for word in words:
+        if "=" in word:
+            env.update([pair(word, "--env")])
+        elif word in os.environ:
+            env[word] = os.environ[word]
+        else:
+            raise BadInput(f'--env: "{word[:80]}" is not set here', f"give it a value: --env {word[:80]}=…")
+    return env
+
+
+def read_env_file(path: str) -> dict[str, str]:
+    """Lines of K=V; empty ones and those that begin with # are passed over; quotes around a value are taken off."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read(1 << 20).splitlines()
+    except (OSError, ValueError) as error:
+        raise BadInput(f'--env-file: "{path}" cannot be read: {getattr(error, "strerror", None) or error}') from None
+    env = {}
+    for number, line in enumerate(lines, start=1):
+        line = line.strip().removeprefix("export ")
+        if line and not line.startswith("#"):
+            key, value = pair(line, f"--env-file {path}, line {number}")
+            value = value.strip()
+            quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
+            env[key.strip()] = value[1:-1] if quoted else value
+    return env

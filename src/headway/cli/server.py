@@ -1,0 +1,122 @@
+"""`headway server`: the server of this machine. Jobs go on whether it runs or not.
+
+The only file of the command line that loads the server itself, and only for `start --foreground`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import click
+
+from headway import settings
+from headway.cli import exits
+from headway.cli.options import connect, output_options
+from headway.cli.output import Output
+from headway.client import embedded
+from headway.core.errors import Conflict, ServerTaken
+from headway.core.units import show_duration
+
+
+@click.group()
+def server() -> None:
+    """Start, stop and look at the server of this machine."""
+
+
+@server.command()
+@click.option("--foreground", is_flag=True, help="Stay in this terminal, and log to it.")
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=int, help="Port to listen on; 0 takes a free one.")
+@output_options
+def start(output: Output, foreground: bool, host: str | None, port: int | None) -> int:
+    """Start the server (commands that need it do that by themselves)."""
+    flags = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    home = settings.home_from(os.environ)
+    resolved = settings.load(os.environ, flags)
+    _not_elsewhere(resolved.settings.server_url)
+    running = embedded.read_running(home)
+    if foreground:
+        if running:
+            raise ServerTaken(
+                f"a server owns {home.state} already: {running.url}, pid {running.pid}", "headway server stop"
+            )
+        from headway.wiring import serve
+
+        serve(resolved, home)
+        return exits.OK
+    if running is None:
+        env = {**os.environ, **{f"HEADWAY_{name.upper()}": str(value) for name, value in flags.items()}}
+        running = embedded.start(home, env, resolved.settings.auto_start_s_max)
+        output.say(f"the server is started; its log is {home.server_log}")
+    else:
+        output.say("the server runs already")
+    return _show(output, running)
+
+
+@server.command()
+@output_options
+def stop(output: Output) -> int:
+    """Stop the server. Running jobs go on; their outcome is recorded when it starts again."""
+    ended = embedded.stop(settings.home_from(os.environ))
+    output.show(
+        {"stopped": ended is not None, "pid": ended.pid if ended else None},
+        lambda: "the server is stopped; running jobs go on" if ended else "no server runs here",
+        list,
+    )
+    return exits.OK
+
+
+@server.command()
+@output_options
+def restart(output: Output) -> int:
+    """Stop the server and start it again. Running jobs do not notice."""
+    home = settings.home_from(os.environ)
+    resolved = settings.load(os.environ)
+    _not_elsewhere(resolved.settings.server_url)
+    embedded.stop(home)
+    return _show(output, embedded.start(home, os.environ, resolved.settings.auto_start_s_max))
+
+
+@server.command()
+@output_options
+def status(output: Output) -> int:
+    """Say whether the server runs, and how it is. Starts nothing."""
+    home = settings.home_from(os.environ)
+    resolved = settings.load(os.environ)
+    if not resolved.settings.server_url and embedded.read_running(home) is None:
+        told = {"running": False, "home": str(home.state)}
+        output.show(told, lambda: "no server runs here; commands that need one start it", lambda: ["stopped"])
+        return exits.UNREACHABLE
+    told = {"running": True, **connect(output).server()}
+    output.show(told, lambda: _page(told, time.time()), lambda: ["running"])
+    return exits.OK
+
+
+def _show(output: Output, running: embedded.Running) -> int:
+    told = {"url": running.url, "pid": running.pid}
+    output.show(told, lambda: f"{running.url} (pid {running.pid})", lambda: [running.url])
+    return exits.OK
+
+
+def _page(told: dict[str, Any], now: float) -> str:
+    counted = ", ".join(f"{count} {state}" for state, count in dict(told.get("jobs") or {}).items() if count)
+    facts = [
+        ("version", told.get("version")),
+        ("pid", told.get("pid")),
+        ("up for", show_duration(now - told["started_at"]) if told.get("started_at") else ""),
+        ("epoch", told.get("leader_epoch")),
+        ("jobs", counted or "none"),
+        ("store", told.get("store")),
+        ("storage", told.get("storage")),
+    ]
+    lines = [f"{name + ':':<9} {value}" for name, value in facts if value not in (None, "")]
+    return "\n".join(lines + [f"trouble:  {sentence}" for sentence in told.get("troubles") or ()])
+
+
+def _not_elsewhere(url: str) -> None:
+    if url:
+        raise Conflict(
+            f"server_url is set to {url}: that server is used, not one of this machine", "unset HEADWAY_SERVER_URL"
+        )

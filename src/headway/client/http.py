@@ -1,0 +1,243 @@
+"""One connection to a server: requests, retries, and problem documents turned into errors.
+
+It knows nothing of jobs. A lost connection is found anew through `locate`, which may start the embedded server again;
+a call that may be repeated is repeated until `patience_s` is over. Built on http.client, because imports cost time.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from headway.core.errors import (
+    BadInput,
+    Conflict,
+    HeadwayError,
+    NotAllowed,
+    NotFound,
+    OperatorError,
+    ServerTaken,
+    Unavailable,
+    UserError,
+)
+
+BASE = "/api/v1"
+CONNECT_S_MAX = 5.0
+ANSWER_S_MAX = 60.0
+FIRST_S_MAX = 3.0
+PAUSE_FIRST_S = 0.05
+PAUSE_S_MAX = 1.0
+
+KINDS: dict[str, type[HeadwayError]] = {
+    kind.kind: kind
+    for kind in (BadInput, Conflict, NotAllowed, NotFound, OperatorError, ServerTaken, Unavailable, UserError)
+}
+STATUSES: dict[int, type[HeadwayError]] = {
+    400: BadInput,
+    401: NotAllowed,
+    403: NotAllowed,
+    404: NotFound,
+    409: Conflict,
+    413: BadInput,
+    422: BadInput,
+    503: Unavailable,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens, and the token that it wants to see."""
+
+    url: str
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer: its headers, and a body that was read to its end."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body) if self.body else None
+
+
+class Link:
+    """A keep-alive connection that is made when it is needed and made again when it is lost."""
+
+    def __init__(
+        self,
+        locate: Callable[[], Address],
+        patience_s: float = 30.0,
+        on_trouble: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        self.locate = locate
+        self.patience_s = patience_s
+        self.on_trouble = on_trouble
+        self._connection: http.client.HTTPConnection | None = None
+        self._address: Address | None = None
+        self._base = BASE
+        self._met = False  # A server that never answered is waited for only briefly.
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Mapping[str, object] | None = None,
+        *,
+        once: bool = False,
+        wait_s: float = 0.0,
+    ) -> Answer:
+        """Make a request and return its answer. `once` is for what must not happen twice; `wait_s` for long polls."""
+        target = path + _query(query)
+        payload = None if body is None else json.dumps(body).encode()
+        began_at = time.monotonic()
+        give_up_at = began_at + self.patience_s
+        pause_s = PAUSE_FIRST_S
+        while True:
+            try:
+                answer = self._try(method, target, payload, once, ANSWER_S_MAX + wait_s)
+                self._met = True
+                if answer.status < 400:
+                    return answer
+                assert self._address is not None
+                error = error_from(answer, self._address.url)
+                if once or not isinstance(error, Unavailable):
+                    raise error
+                trouble: HeadwayError = error
+            except _Lost as lost:
+                trouble = lost.error
+                if once and lost.sent:
+                    raise Unavailable(f"{trouble.message}; whether it was carried out is not known") from None
+            if time.monotonic() + pause_s >= (give_up_at if self._met else min(give_up_at, began_at + FIRST_S_MAX)):
+                raise trouble
+            self.on_trouble(trouble.message)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    def stream(self, path: str, query: Mapping[str, object] | None, headers: Mapping[str, str]) -> Iterator[bytes]:
+        """Yield the lines of a stream until it ends; a lost connection ends it with Unavailable."""
+        address = self.locate()
+        connection, base = _connect(address, ANSWER_S_MAX)
+        try:
+            connection.request("GET", base + path + _query(query), headers={**_headers(address, None), **headers})
+            response = connection.getresponse()
+            if response.status >= 400:
+                raise error_from(Answer(response.status, _lower(response), response.read()), address.url)
+            while line := response.readline():
+                yield line.rstrip(b"\r\n")
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"the stream from {address.url} broke off: {_plain(error)}") from None
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _try(self, method: str, target: str, payload: bytes | None, once: bool, answer_s_max: float) -> Answer:
+        # The server may have closed an idle connection; what must not happen twice goes out on a fresh one.
+        if once:
+            self.close()
+        sent = False
+        try:
+            if self._connection is None:
+                self._address = self.locate()
+                self._connection, self._base = _connect(self._address, answer_s_max)
+            assert self._address is not None
+            if self._connection.sock is None:
+                self._connection.connect()
+            self._connection.sock.settimeout(answer_s_max)
+            sent = True
+            self._connection.request(method, self._base + target, payload, _headers(self._address, payload))
+            response = self._connection.getresponse()
+            return Answer(response.status, _lower(response), response.read())
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            url = self._address.url if self._address else ""
+            raise _Lost(
+                Unavailable(f"no answer from {url}: {_plain(error)}", "headway doctor looks for what is wrong"), sent
+            ) from None
+
+
+class _Lost(Exception):
+    """The connection broke: before anything was sent, or after."""
+
+    def __init__(self, error: Unavailable, sent: bool) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.sent = sent
+
+
+def error_from(answer: Answer, url: str) -> HeadwayError:
+    """Turn a problem document into the error that the server meant."""
+    try:
+        problem = json.loads(answer.body)
+        kind = str(problem["type"]).rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+        message = str(problem.get("detail") or problem.get("title") or f"status {answer.status}")
+        hint = str(problem.get("hint") or "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Unavailable(f"{url} answered with status {answer.status}, and not as a Headway server does")
+    # No token, or a wrong one: the server may call it what it likes, for the caller it is "not allowed".
+    by_status = STATUSES.get(answer.status, HeadwayError)
+    error = (by_status if answer.status == 401 else KINDS.get(kind, by_status))(message, hint)
+    return error
+
+
+def healthy(url: str, answer_s_max: float = 2.0) -> bool:
+    """Whether a Headway server answers there. Needs no token."""
+    try:
+        connection, base = _connect(Address(url), answer_s_max)
+        try:
+            connection.request("GET", base + "/health")
+            answer = connection.getresponse()
+            return answer.status == 200 and bool(json.loads(answer.read()).get("ok"))
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException, ValueError, AttributeError, Unavailable):
+        return False
+
+
+def _connect(address: Address, answer_s_max: float) -> tuple[http.client.HTTPConnection, str]:
+    parts = urlsplit(address.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadInput(f'server_url: "{address.url}" is not an address such as http://127.0.0.1:8400')
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=min(CONNECT_S_MAX, answer_s_max))
+    connection.connect()
+    if connection.sock is not None:
+        connection.sock.settimeout(answer_s_max)
+    return connection, parts.path.rstrip("/") + BASE
+
+
+def _headers(address: Address, payload: bytes | None) -> dict[str, str]:
+    headers = {"Accept": "application/json"}
+    if address.token:
+        headers["Authorization"] = f"Bearer {address.token}"
+    if payload is not None:
+        headers["Content-Type"] = "application/json"
+    return headers
+
+
+def _query(query: Mapping[str, object] | None) -> str:
+    given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+    return "?" + urlencode(given) if given else ""
+
+
+def _lower(response: http.client.HTTPResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.getheaders()}
+
+
+def _plain(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error).lower() or type(error).__name__

@@ -1,0 +1,234 @@
+"""The SDK: jobs are submitted, listed, followed and stopped through a Client; a JobHandle stands for one of them.
+
+A thin cover over the API: what the server answers is handed on as it is. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from headway import settings
+from headway.client import embedded
+from headway.client.http import Address, Link
+from headway.client.story import Chunk, Story
+from headway.core.errors import Unavailable
+
+LONG_POLL_S = 20.0
+
+
+class Client:
+    """A way to a server: the one of `server_url`, or the embedded one, which is started when it is needed."""
+
+    def __init__(self, env: Mapping[str, str] | None = None, *, patience_s: float | None = None) -> None:
+        self.env = os.environ if env is None else env
+        self.resolved = settings.load(self.env)
+        self.home = settings.home_from(self.env)
+        patience_s = self.resolved.settings.auto_start_s_max if patience_s is None else patience_s
+        self.link = Link(self._locate, patience_s)
+
+    def _locate(self) -> Address:
+        return embedded.locate(self.resolved, self.home, self.env)
+
+    def on_trouble(self, tell: Callable[[str], None]) -> None:
+        """Let somebody know when the server does not answer and the call is tried again."""
+        self.link.on_trouble = tell
+
+    def submit(self, raw: Mapping[str, Any], key: str | None = None) -> JobHandle:
+        """Submit a job. The key makes it safe to repeat: one key, one job."""
+        answer = self._json("POST", "/jobs", {"job": dict(raw), "key": key or new_key()})
+        return JobHandle(self, answer["job"])
+
+    def submit_many(self, raws: Sequence[Mapping[str, Any]], key: str | None = None) -> list[str]:
+        """Submit many jobs in one request, all or none; returns their ids in order."""
+        answer = self._json("POST", "/jobs/batch", {"jobs": [dict(raw) for raw in raws], "key": key or new_key()})
+        return list(answer["ids"])
+
+    def jobs(self, *, limit: int = 50, **only: str) -> list[dict[str, Any]]:
+        """The newest jobs first, as summaries; narrowed by state, project, user, queue or name."""
+        found: list[dict[str, Any]] = []
+        before: int | None = None
+        while len(found) < limit:
+            page = self._json("GET", "/jobs", query={**only, "limit": min(limit - len(found), 500), "before": before})
+            found += page["jobs"]
+            before = page["next"]
+            if before is None or not page["jobs"]:
+                break
+        return found
+
+    def job(self, ref: str) -> JobHandle:
+        """The job of this id, unique beginning of an id, or name (the newest)."""
+        return JobHandle(self, self.detail(ref))
+
+    def detail(self, ref: str) -> dict[str, Any]:
+        return self._dict("GET", f"/jobs/{_word(ref)}")
+
+    def why(self, ref: str) -> dict[str, Any]:
+        return self._dict("GET", f"/jobs/{_word(ref)}/why")
+
+    def stop(self, ref: str, grace_s: float | None = None) -> dict[str, Any]:
+        answer = self._json("POST", f"/jobs/{_word(ref)}/stop", {"grace_s": grace_s})
+        return dict(answer["job"])
+
+    def retry(self, ref: str) -> dict[str, Any]:
+        """Let a backing-off job go now; of an ended job, make a new one."""
+        answer = self.link.call("POST", f"/jobs/{_word(ref)}/retry", {}, once=True).json()
+        return dict(answer["job"])
+
+    def forget(self, ref: str) -> None:
+        """Delete the record of an ended job, and its logs."""
+        self.link.call("DELETE", f"/jobs/{_word(ref)}")
+
+    def wait(self, ref: str, timeout_s: float | None = None) -> tuple[dict[str, Any], bool]:
+        """Wait until the job has ended, or the time is up; returns its detail and whether it has ended."""
+        give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = LONG_POLL_S if give_up_at is None else min(LONG_POLL_S, max(0.0, give_up_at - time.monotonic()))
+            answer = self._json("GET", f"/jobs/{_word(ref)}/wait", query={"timeout_s": left_s}, wait_s=left_s)
+            if answer["ended"] or (give_up_at is not None and time.monotonic() >= give_up_at):
+                return dict(answer["job"]), bool(answer["ended"])
+
+    def logs_index(self, ref: str) -> list[dict[str, Any]]:
+        return list(self._json("GET", f"/jobs/{_word(ref)}/logs")["attempts"])
+
+    def logs_raw(
+        self,
+        ref: str,
+        attempt: int,
+        offset: int,
+        *,
+        task: int = 0,
+        rank: int = 0,
+        stream: str = "out",
+        limit: int = 1 << 20,
+        wait_s: float = 0.0,
+    ) -> Chunk:
+        """Bytes of one log file from an offset on; with `wait_s`, as soon as there are any."""
+        query = {"attempt": attempt, "task": task, "rank": rank, "stream": stream}
+        query |= {"offset": offset, "limit": limit, "wait_s": wait_s}
+        answer = self.link.call("GET", f"/jobs/{_word(ref)}/logs/raw", query=query, wait_s=wait_s)
+        skipped = int(answer.headers.get("headway-skipped") or 0)
+        following = answer.headers.get("headway-next-offset")
+        return Chunk(
+            data=answer.body,
+            following=int(following) if following else offset + skipped + len(answer.body),
+            skipped=skipped,
+            done=answer.headers.get("headway-done", "").lower() == "true",
+        )
+
+    def events(self, after: int = 0, job: str = "") -> Iterator[dict[str, Any]]:
+        """Every event after a sequence number, for ever; survives a server that goes and comes back."""
+        while True:
+            page = self._json("GET", "/events/page", query={"after": after, "limit": 500, "job": job})
+            for event in page["events"]:
+                after = event["seq"]
+                yield event
+            if page["events"]:
+                continue
+            try:
+                for event in self._live(after, job):
+                    after = event["seq"]
+                    yield event
+            except Unavailable as broken:
+                self.link.on_trouble(broken.message)
+
+    def _live(self, after: int, job: str) -> Iterator[dict[str, Any]]:
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        data = b""
+        for line in self.link.stream("/events", {"after": after, "job": job}, headers):
+            if line.startswith(b"data:"):
+                data += line[5:].strip()
+            elif not line and data:
+                yield json.loads(data)
+                data = b""
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return list(self._json("GET", "/nodes")["nodes"])
+
+    def server(self) -> dict[str, Any]:
+        return self._dict("GET", "/server")
+
+    def close(self) -> None:
+        self.link.close()
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Mapping[str, object] | None = None,
+        wait_s: float = 0.0,
+    ) -> Any:
+        return self.link.call(method, path, body, query, wait_s=wait_s).json()
+
+    def _dict(self, method: str, path: str) -> dict[str, Any]:
+        return dict(self._json(method, path))
+
+
+class JobHandle:
+    """One job, as the server last described it."""
+
+    def __init__(self, client: Client, seen: Mapping[str, Any]) -> None:
+        self.client = client
+        self.seen = dict(seen)
+        self.id = str(seen["id"])
+
+    def __repr__(self) -> str:
+        return f"<job {self.id} {self.seen.get('name', '')}: {self.state}>"
+
+    @property
+    def state(self) -> str:
+        return str(self.seen["state"])
+
+    @property
+    def sentence(self) -> str:
+        return str(self.seen.get("sentence") or "")
+
+    def refresh(self) -> JobHandle:
+        self.seen = self.client.detail(self.id)
+        return self
+
+    def wait(self, timeout_s: float | None = None) -> str:
+        """Wait for its end, or until the time is up; returns the state that it is in then."""
+        self.seen, _ = self.client.wait(self.id, timeout_s)
+        return self.state
+
+    def logs(self, *, follow: bool = False, attempt: int | str | None = None) -> Iterator[str]:
+        """The lines of its log, attempt after attempt; with `follow`, until the job ends."""
+        story = Story(self.client, self.id, attempt=attempt)
+        kept = b""
+        for piece in story.follow() if follow else story.tell():
+            lines = (kept + piece.data).split(b"\n")
+            kept = lines.pop()
+            yield from (line.decode("utf-8", "replace") for line in lines)
+        if kept:
+            yield kept.decode("utf-8", "replace")
+
+    def stop(self, grace_s: float | None = None) -> None:
+        self.seen |= self.client.stop(self.id, grace_s)
+
+    def retry(self) -> JobHandle:
+        return JobHandle(self.client, self.client.retry(self.id))
+
+
+def submit(script: str | Sequence[str], *args: str, **wishes: Any) -> JobHandle:
+    """Submit a script with its arguments, or a command given as a list; wishes are a job file's keys, cpus, gpus…"""
+    from headway.client.script import describe_job
+
+    words = [script, *args] if isinstance(script, str) else [*script, *args]
+    env = os.environ
+    return Client(env).submit(describe_job(words, wishes, env, os.getcwd(), verbatim=not isinstance(script, str)))
+
+
+def new_key() -> str:
+    return os.urandom(16).hex()
+
+
+def _word(ref: str) -> str:
+    from urllib.parse import quote
+
+    # An empty or dotted reference would be another address.
+    return quote(ref, safe="") if ref.strip(".") else quote(ref or " ", safe="").replace(".", "%2E")

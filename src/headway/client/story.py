@@ -1,0 +1,362 @@
+"""The story that a job's logs tell: attempts in order, with a marked line between them, exact to the byte.
+
+Narrowed to one attempt it adds nothing to the bytes. Several ranks are told line by line, each with its name. Where
+the bytes come from is the source's business (sdk.Client); where they go is the reader's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headway.core.errors import NotFound
+
+MARK = "── headway: "
+BLOCK_BYTES = 64 * 1024
+LINE_BYTES_MAX = 1 << 20
+HOLD_S = 20.0  # How long the server may hold an answer of a followed log.
+ROUND_S = 0.2  # Pause between two rounds over the files of a gang.
+LOOK_FIRST_S = 0.02
+LOOK_S_MAX = 1.0
+
+File = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one read of a log file gave."""
+
+    data: bytes
+    following: int  # The offset to go on from.
+    skipped: int  # Bytes that the log limit left out before `data`.
+    done: bool  # The file cannot grow any more, and this was its end.
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes for the reader: of the job's output, of its separate stderr, or a remark of ours."""
+
+    data: bytes
+    stream: str = "out"
+
+
+class Source(Protocol):
+    def detail(self, ref: str) -> dict[str, Any]: ...
+    def wait(self, ref: str, timeout_s: float | None = None) -> tuple[dict[str, Any], bool]: ...
+    def logs_index(self, ref: str) -> list[dict[str, Any]]: ...
+    def logs_raw(
+        self,
+        ref: str,
+        attempt: int,
+        offset: int,
+        *,
+        task: int = 0,
+        rank: int = 0,
+        stream: str = "out",
+        limit: int = 1 << 20,
+        wait_s: float = 0.0,
+    ) -> Chunk: ...
+
+
+class Story:
+    """The logs of one job, told once (`tell`) or as they grow (`follow`)."""
+
+    def __init__(
+        self,
+        source: Source,
+        job: str,
+        *,
+        attempt: int | str | None = None,
+        rank: int | None = None,
+        tail: int | None = None,
+        since_at: float | None = None,
+        on_wait: Callable[[dict[str, Any]], None] = lambda detail: None,
+    ) -> None:
+        self.source = source
+        self.job = job
+        self.attempt = attempt
+        self.rank = rank
+        self.tail = tail
+        self.since_at = since_at
+        self.on_wait = on_wait
+        self.ended: dict[str, Any] | None = None  # The job's detail, once a followed story is over.
+        self._mid_line = False
+
+    def tell(self) -> Iterator[Piece]:
+        """Everything that there is now."""
+        detail = self.source.detail(self.job)
+        self.job = detail["id"]
+        chosen = self._chosen(detail)
+        index = {each["number"]: each for each in self.source.logs_index(self.job)}
+        starts = self._starts(index, chosen)
+        for position, number in enumerate(chosen):
+            if number not in starts:
+                continue
+            yield from self._between(detail, number, position)
+            yield from self._told(number, index[number]["files"], starts[number])
+
+    def follow(self) -> Iterator[Piece]:
+        """Everything that there is and that will come, across attempts, until the job (or the chosen attempt) ends."""
+        detail, over = self._first_attempt()
+        chosen = self._chosen(detail)
+        starts: dict[int, dict[tuple[int, int, str], int]] = {}
+        if self.tail is not None or self.since_at is not None:
+            index = {each["number"]: each for each in self.source.logs_index(self.job)}
+            starts = self._starts(index, chosen)
+            chosen = [number for number in chosen if number in starts] or chosen[-1:]
+        position = 0
+        while chosen:
+            for number in chosen:
+                yield from self._between(detail, number, position)
+                yield from self._followed(detail, number, starts.get(number, {}))
+                position += 1
+            if self.attempt is not None:
+                break
+            detail, over = self._next_attempt(chosen[-1])
+            chosen = list(range(chosen[-1] + 1, detail["attempt"] + 1))
+        self.ended = detail if over else self.source.wait(self.job, HOLD_S if self.attempt else None)[0]
+
+    # --- which attempts, and from where -----------------------------------------------------------------------------
+
+    def _chosen(self, detail: Mapping[str, Any]) -> list[int]:
+        newest = int(detail["attempt"] or 0)
+        if self.attempt is None:
+            return list(range(1, newest + 1))
+        wanted = newest if self.attempt == "last" else int(self.attempt)
+        if not 1 <= wanted <= newest:
+            had = "no attempt yet" if newest == 0 else f"{newest} attempt{'s' if newest > 1 else ''}"
+            raise NotFound(f'attempt {self.attempt}: job "{detail["id"]}" has {had}')
+        return [wanted]
+
+    def _starts(
+        self, index: Mapping[int, Mapping[str, Any]], chosen: list[int]
+    ) -> dict[int, dict[tuple[int, int, str], int]]:
+        """For each attempt that is to be shown, the offset at which each of its files begins."""
+        starts: dict[int, dict[tuple[int, int, str], int]] = {}
+        left = self.tail
+        for number in reversed([each for each in chosen if each in index]):
+            files = self._wanted(index[number]["files"])
+            if left is not None and left <= 0 and starts:
+                break
+            begun = {_key(file): self._since(number, file) for file in files}
+            if self.since_at is not None and files and all(start is None for start in begun.values()):
+                continue
+            offsets = {key: start or 0 for key, start in begun.items()}
+            if left is not None:
+                counted = 0
+                for file in files:
+                    start, lines = self._tail_start(number, file, left)
+                    offsets[_key(file)] = max(start, offsets[_key(file)])
+                    counted = max(counted, lines)
+                left -= counted
+            starts[number] = offsets
+        return starts
+
+    def _wanted(self, files: list[File]) -> list[File]:
+        return [file for file in files if self.rank is None or file["rank"] == self.rank]
+
+    def _since(self, number: int, file: File) -> int | None:
+        """Where the first line begins that came after `since_at`; None when nothing did."""
+        if self.since_at is None:
+            return 0
+        later = [start for start, _, at in file["ranges"] if at >= self.since_at]
+        if not later:
+            return None
+        low = max((start for start, end in file["kept"] if start <= later[0]), default=0)
+        begin = max(low, later[0] - BLOCK_BYTES)
+        before = self._exact(number, file, begin, later[0])
+        return begin + before.rfind(b"\n") + 1 if before else int(later[0])
+
+    def _tail_start(self, number: int, file: File, lines: int) -> tuple[int, int]:
+        """Where the last `lines` lines of a file begin, and how many there are (at most that many)."""
+        size = int(file["bytes"])
+        if lines <= 0 or size == 0:
+            return size, 0
+        found = 0
+        for low, high in reversed([(int(a), int(b)) for a, b in file["kept"]] or [(0, size)]):
+            end = high
+            while end > low:
+                begin = max(low, end - BLOCK_BYTES)
+                block = self._exact(number, file, begin, end)
+                at = len(block) - 1 if end == size and block.endswith(b"\n") else len(block)
+                while (at := block.rfind(b"\n", 0, at)) >= 0:
+                    found += 1
+                    if found == lines:
+                        return begin + at + 1, lines
+                end = begin
+        return 0, found + 1
+
+    def _exact(self, number: int, file: File, begin: int, end: int) -> bytes:
+        data = b""
+        while begin < end:
+            chunk = self._raw(number, file, begin, limit=end - begin)
+            if not chunk.data or chunk.skipped:
+                break
+            data += chunk.data
+            begin = chunk.following
+        return data
+
+    # --- one attempt -------------------------------------------------------------------------------------------------
+
+    def _told(self, number: int, files: list[File], starts: Mapping[tuple[int, int, str], int]) -> Iterator[Piece]:
+        files = self._wanted(files)
+        if not _named(files):
+            for file in files:
+                yield from self._read(number, file, starts.get(_key(file), 0), int(file["bytes"]))
+            return
+        # Pieces of all ranks in the order in which they arrived.
+        pieces = [
+            (at, _key(file), max(int(start), starts.get(_key(file), 0)), int(end), file)
+            for file in files
+            for start, end, at in file["ranges"]
+            if end > starts.get(_key(file), 0)
+        ]
+        lines = {_key(file): _Lines(file["rank"]) for file in files}
+        for _, key, start, end, file in sorted(pieces, key=lambda piece: piece[:3]):
+            for piece in self._read(number, file, start, end):
+                yield Piece(lines[key].feed(piece.data), piece.stream)
+        for key, each in lines.items():
+            yield Piece(each.rest(), key[2])
+
+    def _read(self, number: int, file: File, offset: int, end: int) -> Iterator[Piece]:
+        while offset < end:
+            chunk = self._raw(number, file, offset, limit=min(1 << 20, end - offset))
+            yield from self._gap(chunk)
+            if chunk.following <= offset:
+                return
+            yield self._out(chunk.data, file["stream"])
+            offset = chunk.following
+            if chunk.done:
+                return
+
+    def _followed(
+        self, detail: Mapping[str, Any], number: int, starts: Mapping[tuple[int, int, str], int]
+    ) -> Iterator[Piece]:
+        spec = detail["spec"]
+        if spec.get("nodes", 1) * spec.get("ranks_per_node", 1) == 1 and spec.get("streams") != "split":
+            file = {"task": 0, "rank": 0, "stream": "out"}
+            yield from self._followed_file(number, file, starts.get(_key(file), 0))
+        else:
+            yield from self._followed_files(number, starts)
+
+    def _followed_file(self, number: int, file: File, offset: int) -> Iterator[Piece]:
+        while True:
+            chunk = self._raw(number, file, offset, wait_s=HOLD_S)
+            yield from self._gap(chunk)
+            if chunk.data:
+                yield self._out(chunk.data, file["stream"])
+            offset = chunk.following
+            if chunk.done:
+                return
+
+    def _followed_files(self, number: int, starts: Mapping[tuple[int, int, str], int]) -> Iterator[Piece]:
+        offsets = dict(starts)
+        lines: dict[tuple[int, int, str], _Lines] = {}
+        done: set[tuple[int, int, str]] = set()
+        while True:
+            attempt = next((each for each in self.source.logs_index(self.job) if each["number"] == number), None)
+            files = self._wanted(attempt["files"]) if attempt else []
+            grew = False
+            for file in files:
+                key = _key(file)
+                if key in done:
+                    continue
+                chunk = self._raw(number, file, offsets.get(key, 0))
+                yield from self._gap(chunk)
+                offsets[key] = chunk.following
+                grew = grew or bool(chunk.data)
+                told = lines.setdefault(key, _Lines(file["rank"] if _named(files) else None))
+                yield self._out(told.feed(chunk.data) + (told.rest() if chunk.done else b""), file["stream"])
+                if chunk.done:
+                    done.add(key)
+            if attempt and attempt["state"] == "ended" and all(_key(file) in done for file in files):
+                return
+            if not grew:
+                time.sleep(ROUND_S)
+
+    def _raw(self, number: int, file: File, offset: int, limit: int = 1 << 20, wait_s: float = 0.0) -> Chunk:
+        return self.source.logs_raw(
+            self.job,
+            number,
+            offset,
+            task=file["task"],
+            rank=file["rank"],
+            stream=file["stream"],
+            limit=limit,
+            wait_s=wait_s,
+        )
+
+    # --- between attempts -------------------------------------------------------------------------------------------
+
+    def _first_attempt(self) -> tuple[dict[str, Any], bool]:
+        detail, over = self._next_attempt(0)
+        self.job = detail["id"]
+        return detail, over
+
+    def _next_attempt(self, after: int) -> tuple[dict[str, Any], bool]:
+        """Wait until there is a newer attempt, or the job has ended."""
+        look_s = LOOK_FIRST_S
+        while True:
+            detail, over = self.source.wait(self.job, look_s)
+            if over or int(detail["attempt"] or 0) > after:
+                return detail, over
+            self.on_wait(detail)
+            look_s = min(look_s * 2, LOOK_S_MAX)
+
+    def _between(self, detail: Mapping[str, Any], number: int, position: int) -> Iterator[Piece]:
+        """The marked line before an attempt that is not the first."""
+        if self.attempt is not None or number == 1:
+            return
+        attempts = {each["number"]: each for each in detail["attempts"]}
+        nodes = ", ".join(dict.fromkeys(task["node"] for task in attempts.get(number, {}).get("tasks", ())))
+        before = attempts.get(number - 1, {})
+        why = before.get("sentence") or before.get("cause") or f"attempt {number - 1}"
+        yield self._remark(f"attempt {number}{' on ' + nodes if nodes else ''}, after: {why}")
+
+    def _gap(self, chunk: Chunk) -> Iterator[Piece]:
+        if chunk.skipped:
+            said = f"{chunk.skipped:,} bytes are left out here: the log is larger than its limit"
+            yield self._remark(said) if self.attempt is None else Piece(f"headway: {said}\n".encode(), "talk")
+
+    def _remark(self, said: str) -> Piece:
+        start = "\n" if self._mid_line else ""
+        self._mid_line = False
+        return Piece(f"{start}{MARK}{said} ──\n".encode())
+
+    def _out(self, data: bytes, stream: str) -> Piece:
+        if data and stream == "out":
+            self._mid_line = not data.endswith(b"\n")
+        return Piece(data, stream)
+
+
+class _Lines:
+    """Cuts the bytes of one rank into whole lines, each with the rank's name before it."""
+
+    def __init__(self, rank: int | None) -> None:
+        self.name = b"" if rank is None else f"[rank {rank}] ".encode()
+        self.kept = b""
+
+    def feed(self, data: bytes) -> bytes:
+        if not self.name:
+            return data
+        lines = (self.kept + data).split(b"\n")
+        self.kept = lines.pop()
+        told = b"".join(self.name + line + b"\n" for line in lines)
+        if len(self.kept) > LINE_BYTES_MAX:
+            told += self.rest()
+        return told
+
+    def rest(self) -> bytes:
+        kept, self.kept = self.kept, b""
+        return self.name + kept + b"\n" if kept else b""
+
+
+def _key(file: File) -> tuple[int, int, str]:
+    return int(file["task"]), int(file["rank"]), str(file["stream"])
+
+
+def _named(files: list[File]) -> bool:
+    """Whether lines need the name of their rank: only when there is more than one."""
+    return len({(file["task"], file["rank"]) for file in files}) > 1
