@@ -44,8 +44,8 @@ def test_a_put_syncs_the_file_before_the_rename_and_the_directories_after(
         steps.append("rename")
         real_replace(source, target)
 
-    monkeypatch.setattr(folder.os, "fsync", fsync)
-    monkeypatch.setattr(folder.os, "replace", replace)
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
     storage.put("logs/one", b"x")
     assert steps == ["sync .", "sync .drafts", "rename", "sync logs"]
 
@@ -63,7 +63,7 @@ def test_a_failed_put_says_why_and_leaves_nothing_behind(
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(folder.os, call, fail)
+    monkeypatch.setattr(os, call, fail)
     with pytest.raises(Unavailable, match=sentence):
         storage.put("logs/one", b"new")
     assert storage.get("logs/one") == b"old"

@@ -1,0 +1,53 @@
+"""The agent as one file that any Python 3.8 can run: what the server hands out at /agent.pyz.
+
+The same sources give the same bytes, and so the same version, wherever and whenever it is packed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+PACKAGE = "headway_agent"
+MAIN = f"import sys\n\nfrom {PACKAGE}.__main__ import main\n\nsys.exit(main())\n"
+# The earliest time that a zip file can hold: no clock may enter the bytes.
+STAMP = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentZip:
+    content: bytes
+    version: str  # The SHA-256 of the content.
+
+
+def build() -> AgentZip:
+    """Pack the installed agent."""
+    return pack({"__main__.py": MAIN.encode(), **_sources(files(PACKAGE), f"{PACKAGE}/")})
+
+
+def pack(sources: dict[str, bytes]) -> AgentZip:
+    packed = io.BytesIO()
+    packed.write(b"#!/usr/bin/env python3\n")
+    # Stored, not deflated: compressors differ from machine to machine, and the agent starts a little sooner.
+    with zipfile.ZipFile(packed, "a", zipfile.ZIP_STORED) as archive:
+        for name in sorted(sources):
+            entry = zipfile.ZipInfo(name, STAMP)
+            entry.create_system = 3
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, sources[name])
+    content = packed.getvalue()
+    return AgentZip(content, hashlib.sha256(content).hexdigest())
+
+
+def _sources(folder: Traversable, prefix: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for entry in folder.iterdir():
+        if entry.is_dir() and entry.name != "__pycache__":
+            found |= _sources(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            found[prefix + entry.name] = entry.read_bytes()
+    return found

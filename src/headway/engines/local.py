@@ -1,0 +1,238 @@
+"""Standing nodes on this machine: each is a directory with an agent that was started there.
+
+An agent is started apart from the server: it is nobody's child, has a session of its own, and outlives the server and
+its terminal. Whether it lives is read from its pid file, so an engine that is made anew finds all of them again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from headway.core.errors import Unavailable
+from headway.core.grow import Order
+from headway.core.model import NodeId, PoolName
+from headway.engines.agent_zip import AgentZip
+from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits
+from headway.settings import Home, Settings
+
+UP_WITHIN_S = 20.0
+RELEASED_WITHIN_S = 50.0
+LOOK_EVERY_S = 0.01
+OUT_BYTES_MAX = 1 << 20
+LAST_WORDS_BYTES = 4096
+
+# Runs between server and agent and ends at once, so that the agent is nobody's child: its end leaves no zombie here.
+# Signals go back to their defaults, whatever the server's own parent (nohup, a test) had made of them.
+STARTER = """import os, signal, sys
+signals = [each for each in signal.valid_signals() if each not in (signal.SIGKILL, signal.SIGSTOP)]
+print(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, setsid=True, setsigmask=[], setsigdef=signals,
+      file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)]))
+"""
+# What belongs to the server, to its own Python, or to the terminal from which it was started.
+NOT_FOR_AGENTS = {"PWD", "OLDPWD", "SHLVL", "_", "VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP"}
+
+
+class LocalEngine:
+    def __init__(
+        self,
+        pool: PoolName,
+        home: Home,
+        settings: Settings,
+        storage_dir: str,
+        agent: AgentZip,
+        env: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._pool = pool
+        self._home = home
+        self._settings = settings
+        self._storage_dir = storage_dir
+        self._agent = agent
+        self._env = {
+            name: value for name, value in env.items() if name not in NOT_FOR_AGENTS and not name.startswith("HEADWAY_")
+        }
+
+    def traits(self) -> Traits:
+        return Traits("local", standing=True, proves_death=True)
+
+    def render(self, order: Order) -> Request:
+        nodes = {node: {"argv": self._argv(node), "env": self._env, "cwd": "/"} for node in order.nodes}
+        return Request(order, {"agent_version": self._agent.version, "nodes": nodes})
+
+    def order(self, request: Request) -> None:
+        for node, start in request.text["nodes"].items():
+            with _saying(f"start the agent of {node}"), self._alone(node) as node_dir:
+                if not alive(node_dir / "agent.pid"):
+                    self._write_agent(node_dir)
+                    _start(node, node_dir, start)
+
+    def sightings(self) -> Sightings:
+        with _saying("look at the local nodes"):
+            nodes = {node_dir.name: _look(node_dir) for node_dir in self._node_dirs()}
+        return Sightings(nodes)
+
+    def release(self, nodes: Sequence[NodeId]) -> None:
+        for node in nodes:
+            if not self._dir(node).is_dir():
+                continue
+            with _saying(f"release {node}"), self._alone(node) as node_dir:
+                self._write_agent(node_dir)
+                _end_all(node, node_dir)
+                shutil.rmtree(node_dir)
+
+    def last_words(self, node: NodeId) -> str:
+        said = [(name, _tail(self._dir(node) / name)) for name in ("keeper.log", "agent.log", "agent.out")]
+        return "\n".join(f"{name}:\n{words}" for name, words in said if words)
+
+    def _argv(self, node: NodeId) -> list[str]:
+        home, settings, node_dir = self._home, self._settings, self._dir(node)
+        argv = [sys.executable, "-I", "-S", str(node_dir / "agent.pyz"), "agent"]
+        options: dict[str, object] = {
+            "--node-dir": node_dir,
+            "--node": node,
+            "--pool": self._pool,
+            "--server-file": home.server_file,
+            "--token-file": home.token_file,
+            "--storage-dir": self._storage_dir,
+            "--log-flush-every-s": settings.log_flush_every_s,
+            "--log-follow-every-s": settings.log_follow_every_s,
+        }
+        if settings.local_cpus > 0:
+            options["--cpus"] = settings.local_cpus
+        if settings.local_memory_bytes > 0:
+            options["--memory-bytes"] = settings.local_memory_bytes
+        if settings.local_gpus >= 0:
+            options["--gpus"] = settings.local_gpus
+        return argv + [str(word) for option in options.items() for word in option]
+
+    def _dir(self, node: NodeId) -> Path:
+        return self._home.nodes_dir / node
+
+    def _node_dirs(self) -> list[Path]:
+        if not self._home.nodes_dir.is_dir():
+            return []
+        found = self._home.nodes_dir.glob(f"{self._pool}-*")
+        return sorted(entry for entry in found if entry.is_dir())
+
+    def _write_agent(self, node_dir: Path) -> None:
+        """Put the agent there. The same one is left alone: a keeper may be running from that very file."""
+        path = node_dir / "agent.pyz"
+        if path.is_file() and path.read_bytes() == self._agent.content:
+            return
+        fresh = node_dir / "agent.pyz.new"
+        with open(fresh, "wb") as file:
+            file.write(self._agent.content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+
+    @contextmanager
+    def _alone(self, node: NodeId) -> Iterator[Path]:
+        """The node's directory, with nobody else at work on this node: a late call may meet its own repetition."""
+        locks = self._home.nodes_dir / ".locks"
+        locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(locks / node, "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            node_dir = self._dir(node)
+            node_dir.mkdir(mode=0o700, exist_ok=True)
+            node_dir.chmod(0o700)
+            yield node_dir
+
+
+def alive(pid_file: Path) -> int:
+    """The pid in the file if that very process is alive, else 0. A number that was given away again does not count."""
+    try:
+        fact = json.loads(pid_file.read_text())
+        pid, start = int(fact["pid"]), int(fact["start"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    return pid if _began(pid) == start else 0
+
+
+def _began(pid: int) -> int | None:
+    """When a process began, in the kernel's ticks since boot; None when it is gone or only waits to be reaped."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The command's name may hold spaces and parentheses: the fields begin after the last one.
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _look(node_dir: Path) -> Sighting:
+    if alive(node_dir / "agent.pid"):
+        return Sighting(Sight.UP)
+    return Sighting(Sight.AGENTLESS, "its agent does not run")
+
+
+def _start(node: NodeId, node_dir: Path, start: Mapping[str, Any]) -> None:
+    """Start an agent that is nobody's child, and wait until it has taken the node."""
+    out = node_dir / "agent.out"
+    if out.exists() and out.stat().st_size > OUT_BYTES_MAX:
+        out.replace(node_dir / "agent.out.1")
+    with open(out, "ab") as stderr:
+        starter = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", STARTER, *start["argv"]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=start["cwd"],
+            env=start["env"],
+            timeout=UP_WITHIN_S,
+            start_new_session=True,
+        )
+    if starter.returncode != 0:
+        raise Unavailable(f"the agent of {node} could not be started: {_tail(out)}")
+    pid = int(starter.stdout)
+    give_up_at = time.monotonic() + UP_WITHIN_S
+    while not alive(node_dir / "agent.pid"):
+        if _began(pid) is None and not alive(node_dir / "agent.pid"):
+            raise Unavailable(f"the agent of {node} ended at once: {_tail(out) or 'it said nothing'}")
+        if time.monotonic() > give_up_at:
+            raise Unavailable(f"the agent of {node} did not take its node within {UP_WITHIN_S:g} s")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _end_all(node: NodeId, node_dir: Path) -> None:
+    """Have the agent's own `release` end ranks, keeper, guard and agent of this node."""
+    argv = [sys.executable, "-I", "-S", str(node_dir / "agent.pyz"), "release", "--node-dir", str(node_dir)]
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, cwd="/", timeout=RELEASED_WITHIN_S, text=True
+    )
+    left = [name for name in ("agent", "keeper") if alive(node_dir / f"{name}.pid")]
+    if done.returncode != 0 or left:
+        what = f"{' and '.join(left)} still alive" if left else f"exit code {done.returncode}"
+        raise Unavailable(f"{node} could not be released: {what} {done.stderr.strip()[-500:]}".rstrip())
+
+
+def _tail(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS_BYTES))
+            return file.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+@contextmanager
+def _saying(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"cannot {what}: {(error.strerror or str(error)).lower()}") from error
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"cannot {what}: not done within {error.timeout:g} s") from None
+
+
+def _proves_conformance(engine: LocalEngine) -> Engine:
+    return engine

@@ -1,0 +1,37 @@
+"""The agent's one file: the same bytes from the same sources, and runnable."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from headway.engines import agent_zip
+
+
+def test_the_same_sources_give_the_same_bytes() -> None:
+    first, second = agent_zip.build(), agent_zip.build()
+    assert first == second
+    assert first.version == hashlib.sha256(first.content).hexdigest()
+
+
+def test_the_order_of_the_sources_does_not_matter_and_their_content_does() -> None:
+    one = agent_zip.pack({"a.py": b"1", "b.py": b"2"})
+    assert agent_zip.pack({"b.py": b"2", "a.py": b"1"}) == one
+    assert agent_zip.pack({"a.py": b"1", "b.py": b"3"}).version != one.version
+
+
+def test_it_holds_the_whole_package_and_nothing_compiled() -> None:
+    names = zipfile.ZipFile(io.BytesIO(agent_zip.build().content)).namelist()
+    assert {"__main__.py", "headway_agent/__init__.py", "headway_agent/decide.py"} <= set(names)
+    assert all(name.endswith(".py") for name in names)
+
+
+def test_a_bare_python_runs_it(tmp_path: Path) -> None:
+    path = tmp_path / "agent.pyz"
+    path.write_bytes(agent_zip.pack({"__main__.py": b"import sys; print(sys.argv[1:])"}).content)
+    done = subprocess.run([sys.executable, "-I", "-S", path, "agent"], capture_output=True, text=True, check=True)
+    assert done.stdout == "['agent']\n"
