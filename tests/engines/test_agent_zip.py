@@ -15,7 +15,7 @@ from headway.engines import agent_zip
 def test_the_same_sources_give_the_same_bytes() -> None:
     first, second = agent_zip.build(), agent_zip.build()
     assert first == second
-    assert first.version == hashlib.sha256(first.content).hexdigest()
+    assert first.version == hashlib.sha256(first.data).hexdigest()
 
 
 def test_the_order_of_the_sources_does_not_matter_and_their_content_does() -> None:
@@ -25,13 +25,13 @@ def test_the_order_of_the_sources_does_not_matter_and_their_content_does() -> No
 
 
 def test_it_holds_the_whole_package_and_nothing_compiled() -> None:
-    names = zipfile.ZipFile(io.BytesIO(agent_zip.build().content)).namelist()
+    names = zipfile.ZipFile(io.BytesIO(agent_zip.build().data)).namelist()
     assert {"__main__.py", "headway_agent/__init__.py", "headway_agent/decide.py"} <= set(names)
     assert all(name.endswith(".py") for name in names)
 
 
 def test_a_bare_python_runs_it(tmp_path: Path) -> None:
     path = tmp_path / "agent.pyz"
-    path.write_bytes(agent_zip.pack({"__main__.py": b"import sys; print(sys.argv[1:])"}).content)
+    path.write_bytes(agent_zip.pack({"__main__.py": b"import sys; print(sys.argv[1:])"}).data)
     done = subprocess.run([sys.executable, "-I", "-S", path, "agent"], capture_output=True, text=True, check=True)
     assert done.stdout == "['agent']\n"

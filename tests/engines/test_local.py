@@ -15,6 +15,7 @@ import pytest
 
 from headway.core.errors import Unavailable
 from headway.core.grow import Order
+from headway.core.model import Pool
 from headway.engines import agent_zip
 from headway.engines.agent_zip import AgentZip
 from headway.engines.conformance import EngineConformance
@@ -33,7 +34,7 @@ def an_engine(
 ) -> LocalEngine:
     home = home_from({"HEADWAY_HOME": str(place)})
     home.nodes_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return LocalEngine("local", home, settings or Settings(), str(place / "objects"), agent, env)
+    return LocalEngine(home, Pool("local", "local"), agent, str(place / "objects"), settings or Settings(), env)
 
 
 def node_dir(place: Path, node: str = "local-1") -> Path:
@@ -93,7 +94,7 @@ def test_the_request_is_the_exact_command(headway_home: Path) -> None:
     state = headway_home / "state"
     expected = f"""{sys.executable} -I -S {state}/nodes/local-1/agent.pyz agent --node-dir {state}/nodes/local-1
         --node local-1 --pool local --server-file {state}/server.json --token-file {state}/token
-        --storage-dir {headway_home}/objects --log-flush-every-s 1.5 --log-follow-every-s 0.2
+        --storage-dir {headway_home}/objects --ship-every-s 1.5 --ship-follow-every-s 0.2
         --cpus 2.0 --memory-bytes 1073741824 --gpus 0"""
     asked = {"argv": expected.split(), "env": {"PATH": "/bin"}, "cwd": "/"}
     assert request.text == {"agent_version": PLAIN.version, "nodes": {"local-1": asked}}
@@ -103,7 +104,7 @@ def test_the_agent_gets_what_was_rendered_and_nothing_of_the_server(
     engine: LocalEngine, headway_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADWAY_TOKEN", "secret")
-    request = an_engine(headway_home, env={"PATH": "/bin", "MARK": "kept"}).render(ORDER)
+    request = an_engine(headway_home, env={"PATH": "/bin", "LANG": "C.UTF-8", "MARK": "x"}).render(ORDER)
     engine.order(request)
     found = begun(headway_home)
     assert found["argv"] == request.text["nodes"]["local-1"]["argv"][3:]
@@ -111,7 +112,7 @@ def test_the_agent_gets_what_was_rendered_and_nothing_of_the_server(
     assert isinstance(found["env"], dict)
     assert {name: value for name, value in found["env"].items() if name != "LC_CTYPE"} == {
         "PATH": "/bin",
-        "MARK": "kept",
+        "LANG": "C.UTF-8",
     }
 
 
@@ -185,7 +186,7 @@ def test_a_new_version_of_the_agent_replaces_the_file_and_the_same_one_does_not(
     engine.order(engine.render(ORDER))
     path = node_dir(headway_home) / "agent.pyz"
     before = path.stat().st_ino
-    for agent, replaced in ((PLAIN, False), (agent_zip.pack({"__main__.py": PLAIN.content, "x.py": b""}), True)):
+    for agent, replaced in ((PLAIN, False), (agent_zip.pack({"__main__.py": PLAIN.data, "x.py": b""}), True)):
         os.kill(alive(node_dir(headway_home) / "agent.pid"), signal.SIGKILL)
         wait_until(lambda: engine.sightings().nodes["local-1"].sight is Sight.AGENTLESS)
         other = an_engine(headway_home, agent)

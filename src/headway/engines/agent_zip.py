@@ -13,15 +13,15 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 PACKAGE = "headway_agent"
-MAIN = f"import sys\n\nfrom {PACKAGE}.__main__ import main\n\nsys.exit(main())\n"
+MAIN = f"import sys\n\nfrom {PACKAGE}.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
 # The earliest time that a zip file can hold: no clock may enter the bytes.
 STAMP = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentZip:
-    content: bytes
-    version: str  # The SHA-256 of the content.
+    data: bytes
+    version: str  # The SHA-256 of the data.
 
 
 def build() -> AgentZip:
@@ -39,8 +39,8 @@ def pack(sources: dict[str, bytes]) -> AgentZip:
             entry.create_system = 3
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, sources[name])
-    content = packed.getvalue()
-    return AgentZip(content, hashlib.sha256(content).hexdigest())
+    data = packed.getvalue()
+    return AgentZip(data, hashlib.sha256(data).hexdigest())
 
 
 def _sources(folder: Traversable, prefix: str) -> dict[str, bytes]:

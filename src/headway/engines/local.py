@@ -20,7 +20,7 @@ from typing import Any
 
 from headway.core.errors import Unavailable
 from headway.core.grow import Order
-from headway.core.model import NodeId, PoolName
+from headway.core.model import NodeId, Pool
 from headway.engines.agent_zip import AgentZip
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits
 from headway.settings import Home, Settings
@@ -38,28 +38,26 @@ signals = [each for each in signal.valid_signals() if each not in (signal.SIGKIL
 print(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, setsid=True, setsigmask=[], setsigdef=signals,
       file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)]))
 """
-# What belongs to the server, to its own Python, or to the terminal from which it was started.
-NOT_FOR_AGENTS = {"PWD", "OLDPWD", "SHLVL", "_", "VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP"}
+# All that an agent gets of the server's environment: nothing of the terminal in which the server happened to start.
+FOR_AGENTS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 
 
 class LocalEngine:
     def __init__(
         self,
-        pool: PoolName,
         home: Home,
-        settings: Settings,
-        storage_dir: str,
+        pool: Pool,
         agent: AgentZip,
+        storage_dir: str,
+        settings: Settings,
         env: Mapping[str, str] = os.environ,
     ) -> None:
-        self._pool = pool
+        self._pool = pool.name
         self._home = home
         self._settings = settings
         self._storage_dir = storage_dir
         self._agent = agent
-        self._env = {
-            name: value for name, value in env.items() if name not in NOT_FOR_AGENTS and not name.startswith("HEADWAY_")
-        }
+        self._env = {name: env[name] for name in FOR_AGENTS if name in env}
 
     def traits(self) -> Traits:
         return Traits("local", standing=True, proves_death=True)
@@ -103,8 +101,8 @@ class LocalEngine:
             "--server-file": home.server_file,
             "--token-file": home.token_file,
             "--storage-dir": self._storage_dir,
-            "--log-flush-every-s": settings.log_flush_every_s,
-            "--log-follow-every-s": settings.log_follow_every_s,
+            "--ship-every-s": settings.log_flush_every_s,
+            "--ship-follow-every-s": settings.log_follow_every_s,
         }
         if settings.local_cpus > 0:
             options["--cpus"] = settings.local_cpus
@@ -126,11 +124,11 @@ class LocalEngine:
     def _write_agent(self, node_dir: Path) -> None:
         """Put the agent there. The same one is left alone: a keeper may be running from that very file."""
         path = node_dir / "agent.pyz"
-        if path.is_file() and path.read_bytes() == self._agent.content:
+        if path.is_file() and path.read_bytes() == self._agent.data:
             return
         fresh = node_dir / "agent.pyz.new"
         with open(fresh, "wb") as file:
-            file.write(self._agent.content)
+            file.write(self._agent.data)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
