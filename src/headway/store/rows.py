@@ -53,20 +53,33 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     """A function that makes a value of this type from its JSON."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        (read,) = {_reader(part) for part in inner if part is not type(None)} or {_same}
-        return lambda value: None if value is None else read(value)
+        (read,) = {_reader(part) for part in inner if part is not type(None)}
+        return _same if read is _same else lambda value: None if value is None else read(value)
     if origin is tuple and inner[-1] is Ellipsis:
         read_one = _reader(inner[0])
-        return lambda value: tuple(map(read_one, value))
+        return tuple if read_one is _same else lambda value: tuple(map(read_one, value))
     if origin is tuple:
         readers = [_reader(part) for part in inner]
+        if all(read is _same for read in readers):
+            return tuple
         return lambda value: tuple(read(part) for read, part in zip(readers, value, strict=True))
     if is_dataclass(hint):
-        # Keys of a newer version, which somebody went back from, are passed over.
-        known = {name: _reader(part) for name, part in typing.get_type_hints(hint).items()}
-        make: Callable[..., Any] = hint  # type: ignore[assignment]
-        return lambda value: make(**{name: known[name](part) for name, part in value.items() if name in known})
+        return _dataclass_reader(hint)
     return _same
+
+
+def _dataclass_reader(kind: Any) -> Callable[[dict[str, Any]], Any]:
+    readers = {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()}
+    apart = [(name, read) for name, read in readers.items() if read is not _same]
+
+    def read_fields(raw: dict[str, Any]) -> Any:
+        for name, read in apart:
+            if name in raw:
+                raw[name] = read(raw[name])
+        # Keys of a newer version, which somebody went back from, are passed over.
+        return kind(**raw) if raw.keys() <= readers.keys() else kind(**{k: raw[k] for k in raw if k in readers})
+
+    return read_fields
 
 
 def _same(value: Any) -> Any:
@@ -136,15 +149,15 @@ def read_job(row: Row, tasks: tuple[Task, ...]) -> Job:
     (
         seq, id, version, state, number, _, user, _, _, _, _, spec, submitted_at, cause, detail, retries_user,
         retries_platform, retries_capacity, not_before, stop_by, grace_s, ended_at, avoid, retry_of, array_id,
-        array_index,
-    ) = row[:26]  # fmt: skip
+        array_index, _, *attempt,
+    ) = row  # fmt: skip
     if retries_user or retries_platform or retries_capacity:
         retries = Retries(retries_user, retries_platform, retries_capacity)
     else:
         retries = NO_RETRIES
     return Job(
         id, read_spec(spec), user, submitted_at, STATES[state],
-        read_attempt(row[27:], tasks) if number else None,
+        read_attempt(attempt, tasks) if number else None,
         CAUSES[cause], detail, retries, not_before, stop_by, grace_s,
         tuple(json.loads(avoid)) if avoid != "[]" else (),
         ended_at, retry_of, array_id, array_index, version, seq,

@@ -1,0 +1,109 @@
+"""What a SQL store must do beyond the law of all stores: last through a kill, and open what it finds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from headway.core.errors import OperatorError
+from headway.store import schema
+from headway.store.conformance import StoreConformance, a_job, change, ids, numbers, save
+from headway.store.databases import Database
+from headway.store.migrate import migrate
+from headway.store.protocol import Batch, Store
+from headway.store.sql import SqlStore
+
+WRITER = """
+import sys
+from headway.store.conformance import a_job, change
+from headway.store.protocol import Batch
+from headway.store.sql import SqlStore
+store = SqlStore.open(sys.stdin.readline().strip())
+for n in range(1_000_000):
+    store.commit(Batch(jobs=[change(a_job(f"j{n}-{m}"), "A", "B") for m in range(5)]))
+    print(n, flush=True)
+"""
+
+
+class SqlConformance(StoreConformance):
+    """Runs on any database: subclasses say at which URL."""
+
+    def url(self, place: Path) -> str:
+        raise NotImplementedError
+
+    def open_store(self, place: Path) -> Store:
+        return SqlStore.open(self.url(place))
+
+    @pytest.mark.real
+    def test_what_was_acknowledged_is_there_after_a_kill(self, store: Store, place: Path) -> None:
+        program = [sys.executable, "-c", WRITER]
+        with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdin is not None
+            assert writer.stdout is not None
+            writer.stdin.write(self.url(place) + "\n")
+            writer.stdin.flush()
+            acknowledged = [int(writer.stdout.readline()) for _ in range(40)]
+            os.kill(writer.pid, signal.SIGKILL)
+            acknowledged += [int(line) for line in writer.stdout if line.endswith("\n")]
+        there = set(ids(store.unfinished()))
+        assert {f"j{n}-{m}" for n in acknowledged for m in range(5)} <= there
+        assert len(there) % 5 == 0, "half of a batch was written"
+        assert numbers(store) == list(range(1, len(there) * 2 + 1))
+        assert store.commit(Batch(jobs=[change(a_job("after"), "A")])).first_job_seq == len(there) + 1
+
+    def test_opening_again_finds_everything(self, store: Store, place: Path) -> None:
+        saved = save(store, a_job())
+        store.close()
+        again = self.open_store(place)
+        assert again.unfinished() == saved
+        again.close()
+
+    def test_a_database_of_a_newer_version_is_refused(self, store: Store, place: Path) -> None:
+        database = Database(self.url(place))
+        with database.writes.begin() as connection:
+            connection.execute(schema.revision.update().values(version_num="r9999"))
+        database.close()
+        with pytest.raises(OperatorError, match="r9999") as refused:
+            self.open_store(place)
+        assert "newer" in refused.value.hint
+
+    def test_an_older_database_is_migrated_by_a_process_of_its_own(
+        self, place: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        database = Database(self.url(place))
+        with database.writes.begin() as connection:
+            schema.revision.create(connection)
+            connection.execute(schema.revision.insert().values(version_num="r0000"))
+        monkeypatch.setattr(schema, "KNOWN_REVISIONS", frozenset({"r0000", schema.REVISION}))
+        with pytest.raises(OperatorError, match=r"could not be migrated.*r0000"):
+            self.open_store(place)
+        with database.writes.begin() as connection:
+            connection.execute(schema.revision.delete())
+        # An empty version table is what Alembic itself begins with.
+        monkeypatch.setattr(schema, "KNOWN_REVISIONS", frozenset({None, schema.REVISION}))
+        database.close()
+        store = self.open_store(place)
+        assert ids(save(store, a_job())) == ["j1"]
+        store.close()
+
+    def test_migrations_lead_to_the_tables_that_are_made_at_once(self, place: Path) -> None:
+        from alembic.autogenerate import compare_metadata
+        from alembic.migration import MigrationContext
+
+        migrate(self.url(place))
+        database = Database(self.url(place))
+        with database.reads.connect() as connection:
+            context = MigrationContext.configure(connection, opts={"compare_type": True})
+            assert compare_metadata(context, schema.metadata) == []
+            assert connection.execute(sa.select(schema.counters)).all() == [(1, 0, 0)]
+            assert connection.execute(sa.select(schema.revision)).scalar() == schema.REVISION
+        database.close()
+        store = self.open_store(place)
+        assert ids(save(store, a_job())) == ["j1"]
+        store.close()
