@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -93,7 +94,7 @@ def from_click(error: click.ClickException) -> HeadwayError:
     context = getattr(error, "ctx", None)
     hint = f"{context.command_path} --help" if context else ""
     if isinstance(error, click.NoSuchOption):
-        near = sorted(error.possibilities or ())
+        near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.0)
         return BadInput(f'unknown flag "{error.option_name}"', f'did you mean "{near[0]}"?' if near else hint)
     message = error.format_message().rstrip(".")
     message, found, near_miss = message.partition(" (did you mean ")

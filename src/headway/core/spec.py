@@ -17,6 +17,7 @@ from headway.core.model import Resources
 from headway.core.units import duration_s, size_bytes
 
 ARGUMENTS_BYTES_MAX = 1 << 20
+WORD_BYTES_MAX = 131_071  # Linux starts no program with a longer word, in its arguments or its environment.
 ENV_BYTES_MAX = 1 << 20
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -154,7 +155,13 @@ def _command(value: object) -> tuple[str, ...]:
             raise BadInput(f"command: {word!r} is not a text", "quote it")
         if "\0" in word:
             raise BadInput("command: a word contains a NUL byte")
-    total = sum(len(word.encode("utf-8", "surrogateescape")) for word in value)
+        longest = _bytes(word, "command")
+        if longest > WORD_BYTES_MAX:
+            raise BadInput(
+                f'command: the word "{word[:20]}…" has {longest:,} bytes; the system takes {WORD_BYTES_MAX:,} at most',
+                "put the data in a file and pass its path",
+            )
+    total = sum(_bytes(word, "command") for word in value)
     if total > ARGUMENTS_BYTES_MAX:
         raise BadInput(
             f"command: {total:,} bytes of arguments; at most {ARGUMENTS_BYTES_MAX:,} are taken",
@@ -163,6 +170,14 @@ def _command(value: object) -> tuple[str, ...]:
     if not value[0]:
         raise BadInput("command: the program's name is empty")
     return tuple(value)
+
+
+def _bytes(text: str, what: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        shown = text.encode("utf-8", "backslashreplace").decode()[:80]
+        raise BadInput(f'{what}: "{shown}" is not valid text (UTF-8)') from None
 
 
 def _name(value: object, what: str) -> str:
@@ -224,6 +239,8 @@ def _pairs(raw: object, what: str, shape: re.Pattern[str]) -> tuple[tuple[str, s
             raise BadInput(f"{what}.{key}: expected a text, found {_kind(value)}", "quote it")
         if "\0" in str(value):
             raise BadInput(f"{what}.{key}: contains a NUL byte")
+        if _bytes(f"{key}={value}", what) > WORD_BYTES_MAX:
+            raise BadInput(f"{what}.{key}: longer than the {WORD_BYTES_MAX:,} bytes that the system takes")
         pairs.append((key, str(value)))
     total = sum(len(key) + len(value) for key, value in pairs)
     if total > ENV_BYTES_MAX:
@@ -236,6 +253,7 @@ def _workdir(value: object) -> str:
         return ""
     if not isinstance(value, str) or not value.startswith("/") or "\0" in value or ".." in value.split("/"):
         raise BadInput(f'workdir: "{str(value)[:80]}" is not an absolute path without ".."')
+    _bytes(value, "workdir")
     return value
 
 
