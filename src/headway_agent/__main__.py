@@ -1,0 +1,91 @@
+"""The agent's command line: `agent`, `keeper`, `sweep`, `release`. Everything is a flag with a value.
+
+Read by hand: argparse would stay in memory for the whole life of a keeper.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+FLAGS: dict[str, dict[str, Callable[[str], Any]]] = {
+    "agent": {
+        "node-dir": str,
+        "node": str,
+        "pool": str,
+        "server": str,
+        "server-file": str,
+        "token-file": str,
+        "storage-dir": str,
+        "address": str,
+        "cpus": float,
+        "memory-bytes": int,
+        "gpus": int,
+        "poll-wait-s": float,
+        "ship-every-s": float,
+        "ship-follow-every-s": float,
+        "ship-at-bytes": int,
+    },
+    "keeper": {"node-dir": str},
+    "sweep": {"node-dir": str, "generation": int},
+    "release": {"node-dir": str},
+}
+NEEDED = {"agent": ("node-dir", "node", "pool", "token-file"), "keeper": ("node-dir",)}
+
+
+class BadFlags(Exception):
+    pass
+
+
+def read_flags(words: list[str]) -> tuple[str, dict[str, Any]]:
+    if not words or words[0] not in FLAGS:
+        raise BadFlags(f"say one of {', '.join(FLAGS)}")
+    known, flags = FLAGS[words[0]], {}
+    rest = iter(words[1:])
+    for word in rest:
+        name = word[2:]
+        if not word.startswith("--") or name not in known:
+            raise BadFlags(f"unknown flag {word}; {words[0]} knows " + ", ".join(f"--{each}" for each in known))
+        value = next(rest, None)
+        if value is None:
+            raise BadFlags(f"{word} needs a value")
+        try:
+            flags[name.replace("-", "_")] = known[name](value)
+        except ValueError:
+            raise BadFlags(f"{word}: {value!r} is not a number") from None
+    for name in NEEDED.get(words[0], ("node-dir",)):
+        if name.replace("-", "_") not in flags:
+            raise BadFlags(f"{words[0]} needs --{name}")
+    if words[0] == "agent" and not flags.get("server") and not flags.get("server_file"):
+        raise BadFlags("agent needs --server or --server-file")
+    return words[0], flags
+
+
+def main(words: list[str]) -> int:
+    try:
+        command, flags = read_flags(words)
+    except BadFlags as problem:
+        sys.stderr.write(f"error: {problem}\n")
+        return 2
+    if command == "agent":
+        from headway_agent.agent import main as serve
+
+        return serve(flags)
+    if command == "keeper":
+        from headway_agent.keeper import main as keep
+
+        return keep(flags["node_dir"])
+    if command == "sweep":
+        from headway_agent.sweeping import main as sweep
+
+        return sweep(flags["node_dir"], flags.get("generation"))
+    from headway_agent.releasing import main as release
+
+    return release(flags["node_dir"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

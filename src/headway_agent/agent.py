@@ -1,0 +1,385 @@
+"""The agent: the network half of a node. It brings facts to decide.py and performs the acts that come back.
+
+One loop hears the keeper and the inbox; what may block (calls, packs, removals) is done by couriers. It can die at any
+moment: tasks are at the keeper, offsets and duties at the server.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+
+from headway_agent import facts, shipping, upgrading
+from headway_agent.couriers import Courier, Inbox
+from headway_agent.decide import (
+    Answered,
+    EndAgent,
+    Exit,
+    Forget,
+    Go,
+    Held,
+    Hold,
+    HoldFailed,
+    KeeperListed,
+    Kept,
+    Lease,
+    NotAnswered,
+    RankExited,
+    Shipped,
+    Spawned,
+    State,
+    Stop,
+    Superseded,
+    TaskOver,
+    Troubled,
+    Upgrade,
+    decide,
+    next_call,
+    sync_body,
+)
+from headway_agent.keeperlink import KeeperGone, KeeperLink
+from headway_agent.keeping import PROTOCOL as KEEPER_PROTOCOL
+from headway_agent.launch import SUBDIRECTORIES, base_env, go_env, launch_of
+from headway_agent.nodedir import FactLog, NodeDir, Taken, boottime_s, remove_tree
+from headway_agent.outcomes import first_failing
+from headway_agent.wire import Connection, Home, Unreachable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Mapping, Sequence
+
+    from headway_agent.decide import Act, Fact
+
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
+ANSWER_S_MAX = 30.0  # Beyond the time for which the server may hold a sync.
+KEEPER_RETRY_S = 0.02
+LOOK_S = 0.5  # How often output files of running tasks are looked at.
+
+
+class Agent:
+    def __init__(self, node_dir: NodeDir, flags: Mapping[str, Any]) -> None:
+        self.node_dir = node_dir
+        self.flags = flags
+        self.log = FactLog(node_dir.file("agent.log"))
+        self.address = flags.get("address") or "127.0.0.1"
+        self.facts = facts.facts(flags.get("cpus"), flags.get("memory_bytes"), flags.get("gpus"), self.address)
+        self.state = State(
+            node=flags["node"],
+            pool=flags["pool"],
+            boot_id=facts.boot_id(),
+            agent_epoch=node_dir.raise_counter("agent.epoch"),
+            agent_version=upgrading.own_version(),
+        )
+        self.home = Home(flags.get("server", ""), flags.get("server_file", ""), flags["token_file"])
+        self.inbox = Inbox()
+        self.sync_line, self.wake_line = Connection(self.home), Connection(self.home)
+        self.syncer, self.waker = Courier("sync", self.inbox), Courier("wake", self.inbox)
+        self.shipper, self.janitor = Courier("ship", self.inbox), Courier("tidy", self.inbox)
+        self.store = self._storage()
+        self.link = KeeperLink(node_dir, base_env(os.environ))
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.inbox.read_end, selectors.EVENT_READ)
+        self.ended = ""
+        self.backoff_s = 0.0
+        self.sync_at_s = 0.0
+        self.upgrade_at_s = 0.0
+        self.pack_number = 0
+        self.shipping = False
+        self.ship_backoff_s = 0.0
+        self.ship_at_s = 0.0
+        self.looked_at_s = 0.0
+        self.shipped_all_at_s = 0.0
+        self.more_to_ship = False
+
+    def _storage(self) -> Callable[[str, bytes], None]:
+        if self.flags.get("storage_dir"):
+            return shipping.store_in_folder(self.flags["storage_dir"])
+        return shipping.store_by_http(Connection(self.home))
+
+    # --- the loop ---
+
+    def run(self) -> int:
+        self.log.say("agent started", node=self.state.node, epoch=self.state.agent_epoch, pid=os.getpid())
+        while not self.ended:
+            if self.link.sock is None:
+                self._find_keeper()
+            for key, _ in self.selector.select(self._timeout_s()):
+                if key.fd == self.inbox.read_end:
+                    self.inbox.take_all()
+                else:
+                    self._hear_keeper()
+            self._ship()
+            self._call()
+            try:
+                self.link.flush()
+            except KeeperGone:
+                self._keeper_gone()
+        self.log.say("agent ended", reason=self.ended)
+        return 0
+
+    def _timeout_s(self) -> float | None:
+        if self.link.sock is None:
+            return KEEPER_RETRY_S
+        now = boottime_s()
+        times = []
+        call = next_call(self.state, now)
+        if call == "sync":
+            times.append(self.sync_at_s)
+        elif self.state.changed:
+            times.append(self.state.lazy_since_s + 1.0)
+        if not self.shipping:
+            times += [at for at in (self._ship_due_s(),) if at is not None]
+        return max(0.0, min(times) - now) if times else None
+
+    def happened(self, fact: Fact) -> None:
+        for act in decide(self.state, fact, boottime_s()):
+            self._perform(act)
+
+    def _perform(self, act: Act) -> None:
+        if isinstance(act, Hold):
+            self._hold(act)
+        elif isinstance(act, Go):
+            task = self.state.tasks[act.task]
+            self.link.gos.append([act.task, go_env(act.peers, task.address, task.port)])
+        elif isinstance(act, Stop):
+            self.link.stops.append([act.task, act.grace_s])
+        elif isinstance(act, Forget):
+            self.link.forgets.append(act.task)
+        elif isinstance(act, Lease):
+            self.link.lease = (act.deadline_s, act.granted_s)
+        elif isinstance(act, Upgrade):
+            self._upgrade(act.version)
+        elif isinstance(act, EndAgent):
+            self.ended = act.reason
+
+    # --- the keeper ---
+
+    def _find_keeper(self) -> None:
+        if self.link.connect():
+            assert self.link.sock is not None
+            self.selector.register(self.link.sock, selectors.EVENT_READ)
+
+    def _keeper_gone(self) -> None:
+        for key in list(self.selector.get_map().values()):
+            if key.fd != self.inbox.read_end:
+                self.selector.unregister(key.fileobj)
+        self.link.lost()
+        self.log.say("keeper lost")
+
+    def _hear_keeper(self) -> None:
+        try:
+            messages = self.link.hear()
+        except KeeperGone:
+            self._keeper_gone()
+            return
+        for message in messages:
+            if message["is"] == "hello":
+                self._greeted(message)
+            else:
+                self._news(message)
+
+    def _greeted(self, hello: Mapping[str, Any]) -> None:
+        self.log.say("keeper found", pid=hello["pid"], generation=hello["generation"], tasks=len(hello["tasks"]))
+        if hello["protocol"] != KEEPER_PROTOCOL and not hello["tasks"]:
+            self.link.send([{"do": "end"}])  # Of another version and idle: a new one takes its place.
+            return
+        self.happened(KeeperListed([self._kept(each) for each in hello["tasks"]]))
+        for name in os.listdir(self.node_dir.file("tasks")):
+            path = self.node_dir.file(f"tasks/{name}")
+            if not any(self.node_dir.task(key) == path for key in self.state.tasks):
+                self.janitor.ask(lambda path=path: remove_tree(path))  # type: ignore[misc]
+
+    def _kept(self, told: Mapping[str, Any]) -> Kept:
+        exits = tuple(_exit(*each) for each in told["exits"])
+        over = told["phase"] == "over"
+        directory = self.node_dir.task(told["task"])
+        return Kept(
+            told["task"],
+            told["phase"],
+            exits,
+            told["lost"],
+            told["address"],
+            told["port"],
+            told["started_at"],
+            shipping.output_sizes(directory) if over else {},
+            self._tail(told["task"], exits) if over else "",
+        )
+
+    def _news(self, news: Mapping[str, Any]) -> None:
+        for key, started_at in news.get("spawned", ()):
+            self.happened(Spawned(key, started_at))
+        for key, *told in news.get("exits", ()):
+            self.happened(RankExited(key, _exit(*told)))
+        for key in news.get("over", ()):
+            task = self.state.tasks.get(key)
+            if task is not None:
+                tail = self._tail(key, task.exits)
+                self.happened(TaskOver(key, shipping.output_sizes(self.node_dir.task(key)), tail))
+        for key in news.get("forgotten", ()):
+            self.janitor.ask(lambda path=self.node_dir.task(key): remove_tree(path))  # type: ignore[misc]
+
+    def _tail(self, key: str, exits: Sequence[Exit]) -> str:
+        failed = first_failing(exits)
+        return shipping.output_tail(self.node_dir.task(key), failed.rank) if failed else ""
+
+    def _hold(self, act: Hold) -> None:
+        directory = self.node_dir.task(act.task)
+        try:
+            for path in (directory, *(f"{directory}/{name}" for name in SUBDIRECTORIES)):
+                os.makedirs(path, mode=0o700, exist_ok=True)
+            workdir = act.duty.get("workdir")
+            if workdir and not os.path.isdir(workdir):
+                raise FileNotFoundError(2, "no such directory", workdir)
+            port = facts.free_port()
+        except OSError as error:
+            self.happened(HoldFailed(act.task, f"{error.strerror}: {error.filename}"))
+            return
+        self.link.holds.append(launch_of(act.duty, directory, self.address, port, self.facts["gpus"]))
+        self.happened(Held(act.task, self.address, port))
+
+    # --- the server ---
+
+    def _call(self) -> None:
+        now = boottime_s()
+        call = next_call(self.state, now)
+        if call == "sync" and now >= self.sync_at_s:
+            wait_s = self.flags.get("poll_wait_s", 20.0)
+            body = sync_body(self.state, self.facts, now, wait_s)
+            self.syncer.ask(
+                lambda: self.sync_line.post("/agent/sync", body, body["wait_s"] + ANSWER_S_MAX), self._replied
+            )
+        elif call == "wake" and self.state.flight is not None:
+            self.state.flight.woken = True
+            who = {"node": self.state.node, "agent_epoch": self.state.agent_epoch}
+            self.waker.ask(lambda: self.wake_line.post("/agent/wake", who, ANSWER_S_MAX), self._woke)
+
+    def _woke(self, result: Any) -> None:
+        if isinstance(result, tuple) and result[0] < 300:
+            return
+        # A server that cannot be woken: give the held sync up, and say everything again in a new one.
+        if self.state.flight is not None and self.state.flight.woken:
+            self.sync_line.abort()
+
+    def _replied(self, result: Any) -> None:
+        if isinstance(result, tuple):
+            status, reply = result
+            if status == 200 and "leader_epoch" in reply:
+                self.backoff_s, self.sync_at_s = 0.0, 0.0
+                self.happened(Answered(reply))
+                return
+            if status == 409 and reply.get("stale"):
+                self.happened(Superseded())
+                return
+            if status == 401:
+                self.home.read_token()
+            detail = f"the server answered {status}"
+        else:
+            detail = str(result)
+        woken = self.state.flight is not None and self.state.flight.woken
+        self.happened(NotAnswered())
+        if woken and isinstance(result, Unreachable):
+            return  # We gave it up ourselves.
+        self.backoff_s = min(BACKOFF_S_MAX, max(BACKOFF_S_MIN, self.backoff_s * 2))
+        self.sync_at_s = boottime_s() + self.backoff_s
+        self.log.say("sync not answered", detail=detail, again_in_s=self.backoff_s)
+
+    def _upgrade(self, version: str) -> None:
+        now = boottime_s()
+        if now < self.upgrade_at_s:
+            return
+        self.upgrade_at_s = now + 60.0
+        self.janitor.ask(lambda: upgrading.fetch(Connection(self.home), self.node_dir, version), self._fetched)
+
+    def _fetched(self, result: Any) -> None:
+        if isinstance(result, str):
+            self.log.say("agent upgraded", program=result)
+            upgrading.become(result)
+        self.log.say("upgrade failed", detail=str(result))
+
+    # --- output ---
+
+    def _ship_due_s(self) -> float | None:
+        """When to look for new output: at once for what is over, soon for what is followed, else now and then."""
+        if any(self.state.tasks[key].resumable for key in self.state.draining) or self.more_to_ship:
+            return self.ship_at_s
+        going = [task.key for task in self.state.tasks.values() if task.phase == "going" and task.resumable]
+        if not going:
+            return None
+        every_s = LOOK_S
+        if self.state.follow and any(key in self.state.follow for key in going):
+            every_s = self.flags.get("ship_follow_every_s", 0.2)
+        return max(self.ship_at_s, self.looked_at_s + every_s)
+
+    def _ship(self) -> None:
+        due_s = None if self.shipping else self._ship_due_s()
+        now = boottime_s()
+        if due_s is None or now < due_s:
+            return
+        wanted = self._wanted(now)
+        self.pack_number += 1
+        key = f"logs/{self.state.node}/{self.state.agent_epoch}-{self.pack_number}"
+        self.shipping = True
+        self.shipper.ask(lambda: self._ship_round(wanted, key), self._shipped)
+
+    def _wanted(self, now: float) -> list[shipping.Wanted]:
+        state, wanted = self.state, []
+        for key in state.draining:
+            task = state.tasks[key]
+            if task.resumable:
+                wanted.append(shipping.Wanted(key, self.node_dir.task(key), task.shipped, task.sizes))
+        everything = now - self.shipped_all_at_s >= self.flags.get("ship_every_s", 2.0)
+        at_bytes = 1 if everything else self.flags.get("ship_at_bytes", 256 << 10)
+        for task in state.tasks.values():
+            if task.phase == "going" and task.resumable:
+                least = 1 if task.key in state.follow else at_bytes
+                wanted.append(shipping.Wanted(task.key, self.node_dir.task(task.key), task.shipped, None, least))
+        self.looked_at_s = now
+        if everything:
+            self.shipped_all_at_s = now
+        return wanted
+
+    def _ship_round(self, wanted: list[shipping.Wanted], key: str) -> Any:
+        pack, ranges, more = shipping.make_pack(wanted, key)
+        if pack:
+            self.store(key, pack)
+        return ranges, more
+
+    def _shipped(self, result: Any) -> None:
+        self.shipping = False
+        if isinstance(result, tuple):
+            ranges, self.more_to_ship = result
+            self.ship_backoff_s = self.ship_at_s = 0.0
+            self.happened(Troubled("logs", ""))
+            if ranges:
+                self.happened(Shipped(ranges))
+            return
+        self.ship_backoff_s = min(BACKOFF_S_MAX, max(BACKOFF_S_MIN, self.ship_backoff_s * 2))
+        self.ship_at_s = boottime_s() + self.ship_backoff_s
+        self.happened(Troubled("logs", f"output waits on the node: {result}"))
+        self.log.say("output not shipped", detail=str(result), again_in_s=self.ship_backoff_s)
+
+
+def _exit(rank: int, exit_code: int | None, number: int | None, ours: str, oom: bool, note: str) -> Exit:
+    return Exit(rank, exit_code, number, ours, oom, note)
+
+
+def main(flags: Mapping[str, Any]) -> int:
+    node_dir = NodeDir(flags["node_dir"])
+    node_dir.make()
+    try:
+        node_dir.lock("agent.lock")
+    except Taken:
+        sys.stderr.write(f"error: another agent serves {node_dir.path}\n")
+        return 3
+    agent = Agent(node_dir, flags)
+    node_dir.write_pid("agent.pid")
+
+    def on_sigterm(*_: Any) -> None:
+        agent.ended = "asked to end"
+        agent.inbox.wake()
+
+    signal.signal(signal.SIGTERM, on_sigterm)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return agent.run()

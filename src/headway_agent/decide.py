@@ -1,0 +1,547 @@
+"""The agent's decisions: what each fact makes of the node's tasks, and what is to be done about it.
+
+One door: `decide(state, fact, now)` changes the state and returns acts. It reads no clock and touches nothing: `now` is
+in seconds of CLOCK_BOOTTIME, and the shell (agent.py) or the simulator performs the acts. `sync_body` makes the next
+request; `next_call` says whether one is due. How an end is named stands in outcomes.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+try:  # The bare module costs no memory; hashlib brings OpenSSL with it, which is 4 MB.
+    from _blake2 import blake2b
+except ImportError:  # pragma: no cover
+    from hashlib import blake2b
+
+from headway_agent.happenings import (
+    Answered,
+    EndAgent,
+    Forget,
+    Go,
+    Held,
+    Hold,
+    HoldFailed,
+    KeeperListed,
+    Kept,
+    Lease,
+    NotAnswered,
+    Range,
+    RankExited,
+    Shipped,
+    Spawned,
+    Stop,
+    Superseded,
+    TaskOver,
+    Troubled,
+    Upgrade,
+)
+from headway_agent.outcomes import Exit, lost, name_outcome, never_began
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Mapping
+
+    from headway_agent.happenings import Act, Fact
+
+__all__ = [
+    "decide", "next_call", "sync_body", "digest_of", "State", "Task", "Act", "Fact",
+    "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
+    "Exit", "TaskOver", "Range", "Shipped", "Troubled",
+    "Hold", "Go", "Stop", "Forget", "Lease", "Upgrade", "EndAgent",
+]  # fmt: skip
+
+PROTOCOL = 1
+POLL_WAIT_S = 20.0
+LAZY_AFTER_S = 1.0  # News that nobody waits for (a start) may ride along with other news for so long.
+
+HOLDING = "holding"  # The keeper is being told of it.
+CLAIMED = "claimed"  # The keeper holds it; not a line of it runs before `go`.
+GOING = "going"  # `go` was acted on: its ranks may be alive.
+OVER = "over"  # Nothing of it is alive; its output is not yet all in storage.
+ENDED = "ended"  # The end can be reported.
+REFUSED = "refused"
+
+# What the server is told about each phase. What is missing here is not reported at all.
+REPORTED = {CLAIMED: "claimed", GOING: "running", OVER: "running", ENDED: "ended", REFUSED: "refused"}
+DIGESTED = frozenset({"claimed", "running", "ended"})
+
+
+# --- state ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Task:
+    key: str
+    phase: str
+    duty: Mapping[str, Any] = field(default_factory=dict)  # Kept until `go`; afterwards the keeper knows all.
+    address: str = ""
+    port: int = 0
+    detail: str = ""
+    started_at: float = 0.0
+    exits: list[Exit] = field(default_factory=list)  # In the order in which the keeper saw them.
+    stopped: bool = False  # The server asked for its end.
+    stop_grace_s: float | None = None
+    shipped: dict[str, int] = field(default_factory=dict)  # By rank/stream: what is in storage.
+    resumable: bool = True  # False until the server said from where on output is missing there.
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    outcome: Mapping[str, Any] | None = None
+
+
+@dataclass
+class Flight:
+    """A request under way: what to say again if no reply comes."""
+
+    sent_s: float
+    full: bool
+    held: bool  # The server may keep it waiting.
+    reports: dict[str, bool]
+    ranges: list[Range]
+    woken: bool = False
+
+
+@dataclass
+class State:
+    node: str
+    pool: str
+    boot_id: str = ""
+    agent_epoch: int = 1
+    agent_version: str = ""
+    leader_epoch: int = 0
+    deadline_s: float = 0.0
+    granted_s: float = 0.0
+    listed: bool = False  # The keeper said what it has; before that there is nothing true to report.
+    full_due: bool = True
+    tasks: dict[str, Task] = field(default_factory=dict)
+    duties: dict[str, str] = field(default_factory=dict)  # What the server last said to do, by task.
+    go_waits: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # `go` that came without a lease.
+    changed: dict[str, bool] = field(default_factory=dict)  # Reports to send; True where somebody waits for it.
+    urgent: int = 0
+    lazy_since_s: float = 0.0
+    ranges: list[Range] = field(default_factory=list)
+    draining: set[str] = field(default_factory=set)  # Tasks that are over and have output to ship.
+    follow: set[str] = field(default_factory=set)
+    troubles: dict[str, str] = field(default_factory=dict)
+    troubles_due: bool = False
+    reports_xor: int = 0
+    duties_xor: int = 0
+    flight: Flight | None = None
+
+
+def decide(state: State, fact: Fact, now: float) -> list[Act]:
+    """Take in one fact: change the state, and return what is to be done, in this order."""
+    acts: list[Act] = []
+    _HANDLERS[type(fact)](state, fact, now, acts)
+    return acts
+
+
+# --- what the keeper says -------------------------------------------------------------------------------------------
+
+
+def _keeper_listed(state: State, fact: KeeperListed, now: float, acts: list[Act]) -> None:
+    named = {kept.task for kept in fact.tasks}
+    for key in [key for key in state.tasks if key not in named]:
+        _unknown_to_the_keeper(state, state.tasks[key], now, acts)
+    for kept in fact.tasks:
+        if kept.task not in state.tasks:
+            # An agent that has just started: only the server knows how much output it has.
+            state.tasks[kept.task] = Task(kept.task, HOLDING, resumable=False)
+        _take_over(state, state.tasks[kept.task], kept, now)
+    if state.deadline_s > now:
+        acts.append(Lease(state.deadline_s, state.granted_s))
+    state.listed = True
+
+
+def _unknown_to_the_keeper(state: State, task: Task, now: float, acts: list[Act]) -> None:
+    if task.phase in (HOLDING, CLAIMED) and task.duty:
+        acts.append(Hold(task.key, task.duty))  # A new keeper: nothing of it ran, so it can be held anew.
+    elif task.phase in (CLAIMED, GOING):
+        _over(state, task, lost(task.exits), {}, now)
+
+
+def _take_over(state: State, task: Task, kept: Kept, now: float) -> None:
+    if kept.address or kept.port:
+        task.address, task.port = kept.address, kept.port
+    task.started_at = kept.started_at or task.started_at
+    if task.phase in (OVER, ENDED, REFUSED):
+        return
+    if len(kept.exits) >= len(task.exits):
+        task.exits = list(kept.exits)
+    if kept.phase == "held":
+        if task.phase == HOLDING:
+            _enter(state, task, CLAIMED, now)
+    elif kept.lost:
+        _over(state, task, lost(task.exits), kept.sizes, now)
+    elif kept.phase == "over":
+        _over(state, task, name_outcome(task.exits, task.stopped, kept.tail), kept.sizes, now)
+    elif task.phase != GOING:
+        _enter(state, task, GOING, now)
+
+
+def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(fact.task)
+    if task is None or task.phase not in (HOLDING, CLAIMED):
+        return
+    moved = (task.address, task.port) != (fact.address, fact.port)
+    task.address, task.port = fact.address, fact.port
+    if task.phase == HOLDING or moved:
+        _enter(state, task, CLAIMED, now)
+
+
+def _hold_failed(state: State, fact: HoldFailed, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(fact.task)
+    if task is not None and task.phase == HOLDING:
+        task.detail = fact.detail
+        _enter(state, task, REFUSED, now)
+
+
+def _spawned(state: State, fact: Spawned, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(fact.task)
+    if task is not None and task.phase == GOING and not task.started_at:
+        task.started_at = fact.started_at
+        _change(state, task.key, False, now)
+
+
+def _rank_exited(state: State, fact: RankExited, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(fact.task)
+    if task is None or task.phase != GOING:
+        return
+    task.exits.append(fact.exit)
+    if not fact.exit.ok and task.stop_grace_s is None:
+        # The ranks of a task stand and fall together; the first to fail names the cause.
+        task.stop_grace_s = float(task.duty.get("grace_s", 30.0))
+        acts.append(Stop(task.key, task.stop_grace_s))
+
+
+def _task_over(state: State, fact: TaskOver, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(fact.task)
+    if task is not None and task.phase == GOING:
+        _over(state, task, name_outcome(task.exits, task.stopped, fact.tail), fact.sizes, now)
+
+
+def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[str, int], now: float) -> None:
+    """Nothing of it is alive. Its end is told once all of its output is in storage."""
+    task.sizes = {stream: size for stream, size in sizes.items() if size}
+    task.outcome = dict(outcome, log_bytes=sum(task.sizes.values()))
+    if task.resumable and _all_shipped(task):
+        _enter(state, task, ENDED, now)
+    else:
+        state.draining.add(task.key)
+        _enter(state, task, OVER, now)
+
+
+def _all_shipped(task: Task) -> bool:
+    return all(task.shipped.get(stream, 0) >= size for stream, size in task.sizes.items())
+
+
+def _shipped(state: State, fact: Shipped, now: float, acts: list[Act]) -> None:
+    for piece in fact.ranges:
+        task = state.tasks.get(piece.task)
+        stream = piece.slot
+        if task is None or not task.resumable or task.shipped.get(stream, 0) != piece.start:
+            continue  # Forgotten, or sent back to an earlier byte, while this was under way.
+        task.shipped[stream] = piece.end
+        state.ranges.append(piece)
+        _settle_drained(state, task, now)
+
+
+def _settle_drained(state: State, task: Task, now: float) -> None:
+    if task.phase == OVER and task.resumable and _all_shipped(task):
+        state.draining.discard(task.key)
+        _enter(state, task, ENDED, now)
+
+
+def _troubled(state: State, fact: Troubled, now: float, acts: list[Act]) -> None:
+    if state.troubles.get(fact.what, "") == fact.detail:
+        return
+    if fact.detail:
+        state.troubles[fact.what] = fact.detail
+    else:
+        del state.troubles[fact.what]
+    state.troubles_due = True
+
+
+# --- what the server says -------------------------------------------------------------------------------------------
+
+
+def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None:
+    flight, reply = state.flight, fact.reply
+    if flight is None:
+        return
+    state.flight = None
+    if flight.full:
+        state.full_due = False
+    if reply["leader_epoch"] != state.leader_epoch:
+        # A new leader has heard nothing yet of this node but this one sync.
+        state.full_due = state.full_due or not flight.full
+        state.leader_epoch = reply["leader_epoch"]
+    state.full_due = state.full_due or bool(reply.get("resend"))
+    for task in state.tasks.values() if flight.full else ():
+        task.resumable = True
+    _rewind(state, flight, reply.get("safe") or {}, now)
+    if reply.get("lease_left_s") is not None:
+        state.granted_s = float(reply["lease_left_s"])
+        state.deadline_s = flight.sent_s + state.granted_s
+        acts.append(Lease(state.deadline_s, state.granted_s))
+    _apply_duties(state, reply, now, acts)
+    if "follow" in reply:
+        state.follow = set(reply["follow"])
+    version = reply.get("agent_version")
+    if version and state.agent_version and version != state.agent_version:
+        acts.append(Upgrade(version))
+
+
+def _rewind(state: State, flight: Flight, safe: Mapping[str, Mapping[str, int]], now: float) -> None:
+    """Go on from what the server has: after a full sync for every task, else where it lacks what was just told."""
+    told = {(piece.task, piece.slot): piece.end for piece in flight.ranges}
+    for (key, stream), end in () if flight.full else told.items():
+        task = state.tasks.get(key)
+        if task is not None and key in safe and safe[key].get(stream, 0) < end:
+            _ship_from(state, task, stream, safe[key].get(stream, 0))
+    for task in list(state.tasks.values()) if flight.full else ():
+        have = safe.get(task.key, {})
+        for stream in set(task.shipped) | set(have):
+            if have.get(stream, 0) < task.shipped.get(stream, 0) and not _told_later(state, task.key, stream, have):
+                _ship_from(state, task, stream, have.get(stream, 0))
+            elif have.get(stream, 0) > task.shipped.get(stream, 0):
+                task.shipped[stream] = have[stream]
+        _settle_drained(state, task, now)
+
+
+def _told_later(state: State, key: str, stream: str, have: Mapping[str, int]) -> bool:
+    """Whether the pieces that wait for the next sync begin just where the server's index ends."""
+    for piece in state.ranges:
+        if piece.task == key and piece.slot == stream:
+            return piece.start == have.get(stream, 0)
+    return False
+
+
+def _ship_from(state: State, task: Task, stream: str, offset: int) -> None:
+    if task.phase in (ENDED, REFUSED):
+        return
+    task.shipped[stream] = offset
+    state.ranges = [piece for piece in state.ranges if (piece.task, piece.slot) != (task.key, stream)]
+
+
+def _apply_duties(state: State, reply: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+    duties = reply.get("duties") or []
+    gone = list(reply.get("gone") or [])
+    if reply.get("full"):
+        named = {duty["task"] for duty in duties}
+        known = dict.fromkeys(list(state.tasks) + list(state.duties))
+        gone += [key for key in known if key not in named]
+    for key in gone:
+        _forget(state, key, acts)
+    for duty in duties:
+        _take_up(state, duty, now, acts)
+    if state.go_waits and now < state.deadline_s:
+        for key, duty in list(state.go_waits.items()):
+            _go(state, key, duty, now, acts)
+
+
+def _forget(state: State, key: str, acts: list[Act]) -> None:
+    _set_duty(state, key, None)
+    task = state.tasks.pop(key, None)
+    if task is None:
+        return
+    _unreport(state, task)
+    if state.changed.pop(key, False):
+        state.urgent -= 1
+    state.draining.discard(key)
+    state.go_waits.pop(key, None)
+    state.follow.discard(key)
+    acts.append(Forget(key))
+
+
+def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+    key, do = duty["task"], duty["do"]
+    _set_duty(state, key, do)
+    task = state.tasks.get(key)
+    if do == "claim":
+        if task is None:
+            state.tasks[key] = Task(key, HOLDING, duty)
+            acts.append(Hold(key, duty))
+        return
+    if task is None:
+        # The server believes it to be here. It is not: say so, or it waits for ever.
+        state.tasks[key] = Task(key, HOLDING)
+        _over(state, state.tasks[key], lost(()), {}, now)
+    elif do == "go":
+        _go(state, key, duty, now, acts)
+    elif do == "stop":
+        _stop(state, task, float(duty.get("grace_s", 0.0)), now, acts)
+
+
+def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+    task = state.tasks[key]
+    if task.phase not in (HOLDING, CLAIMED):
+        return
+    if now >= state.deadline_s:
+        state.go_waits[key] = duty  # No lease, no user code: it goes with the next reply in time.
+        return
+    state.go_waits.pop(key, None)
+    acts.append(Go(key, duty.get("peers") or [], task.duty))
+    task.duty = {"grace_s": task.duty.get("grace_s", 30.0)}
+    _enter(state, task, GOING, now)
+
+
+def _stop(state: State, task: Task, grace_s: float, now: float, acts: list[Act]) -> None:
+    state.go_waits.pop(task.key, None)
+    if task.phase in (HOLDING, CLAIMED):
+        acts.append(Stop(task.key, 0.0))  # The keeper lets go of it.
+        _over(state, task, never_began(), {}, now)
+    elif task.phase == GOING and (not task.stopped or task.stop_grace_s is None or grace_s < task.stop_grace_s):
+        task.stopped = True
+        task.stop_grace_s = grace_s
+        acts.append(Stop(task.key, grace_s))
+
+
+def _not_answered(state: State, fact: NotAnswered, now: float, acts: list[Act]) -> None:
+    flight = state.flight
+    if flight is None:
+        return
+    state.flight = None
+    for key, urgent in flight.reports.items():
+        if key in state.tasks:
+            _change(state, key, urgent, now)
+    told = [piece for piece in flight.ranges if piece.task in state.tasks]
+    state.ranges = told + state.ranges
+    state.troubles_due = state.troubles_due or bool(state.troubles)
+
+
+def _superseded(state: State, fact: Superseded, now: float, acts: list[Act]) -> None:
+    state.flight = None
+    acts.append(EndAgent("a newer agent serves this node"))
+
+
+_HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
+    KeeperListed: _keeper_listed,
+    Held: _held,
+    HoldFailed: _hold_failed,
+    Spawned: _spawned,
+    RankExited: _rank_exited,
+    TaskOver: _task_over,
+    Shipped: _shipped,
+    Troubled: _troubled,
+    Answered: _answered,
+    NotAnswered: _not_answered,
+    Superseded: _superseded,
+}
+
+
+# --- reports, digests and the next request --------------------------------------------------------------------------
+
+
+def digest_of(pairs: Mapping[str, str]) -> str:
+    """The digest of (task, word) pairs: XOR of blake2b-8 over "task word". The server computes the same."""
+    total = 0
+    for key, word in pairs.items():
+        total ^= _hash(key, word)
+    return f"{total:016x}"
+
+
+def _hash(key: str, word: str) -> int:
+    return int.from_bytes(blake2b(f"{key} {word}".encode(), digest_size=8).digest(), "big")
+
+
+def _enter(state: State, task: Task, phase: str, now: float) -> None:
+    before = REPORTED.get(task.phase)
+    after = REPORTED[phase]
+    task.phase = phase
+    if before == after and after != "claimed":
+        return
+    if before in DIGESTED:
+        state.reports_xor ^= _hash(task.key, before)
+    if after in DIGESTED:
+        state.reports_xor ^= _hash(task.key, after)
+    _change(state, task.key, after != "running", now)
+
+
+def _unreport(state: State, task: Task) -> None:
+    told = REPORTED.get(task.phase)
+    if told in DIGESTED:
+        state.reports_xor ^= _hash(task.key, told)
+
+
+def _change(state: State, key: str, urgent: bool, now: float) -> None:
+    was = state.changed.get(key)
+    if was is None and not state.changed:
+        state.lazy_since_s = now
+    state.changed[key] = bool(was) or urgent
+    state.urgent += state.changed[key] - bool(was)
+
+
+def _set_duty(state: State, key: str, do: str | None) -> None:
+    before = state.duties.get(key)
+    if before == do:
+        return
+    if before is not None:
+        state.duties_xor ^= _hash(key, before)
+    if do is None:
+        del state.duties[key]
+    else:
+        state.duties[key] = do
+        state.duties_xor ^= _hash(key, do)
+
+
+def next_call(state: State, now: float) -> str:
+    """What to send now: "sync", "wake" (to have a held sync answered, since there is news), or "" for nothing."""
+    if not state.listed:
+        return ""
+    if state.flight is None:
+        return "sync"
+    if state.flight.held and not state.flight.woken and _news(state, now):
+        return "wake"
+    return ""
+
+
+def _news(state: State, now: float) -> bool:
+    if state.urgent or state.ranges or state.full_due or state.troubles_due:
+        return True
+    return bool(state.changed) and now - state.lazy_since_s >= LAZY_AFTER_S
+
+
+def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float = POLL_WAIT_S) -> dict[str, Any]:
+    """Make the next request and remember it as under way. With news in it, it asks for an answer at once."""
+    assert state.flight is None, "one sync at a time: replies are applied in the order of their requests"
+    full = state.full_due
+    keys = list(state.tasks) if full else [key for key in state.changed if key in state.tasks]
+    reports = [_report(state.tasks[key]) for key in keys if state.tasks[key].phase != HOLDING]
+    wait_s = 0.0 if full or state.urgent or state.ranges else wait_s
+    if state.granted_s:
+        wait_s = min(wait_s, state.granted_s / 4)
+    body: dict[str, Any] = {
+        "protocol": PROTOCOL,
+        "node": state.node,
+        "pool": state.pool,
+        "boot_id": state.boot_id,
+        "agent_epoch": state.agent_epoch,
+        "agent_version": state.agent_version,
+        "leader_epoch": state.leader_epoch,
+        "full": full,
+        "reports": reports,
+        "reports_digest": f"{state.reports_xor:016x}",
+        "duties_digest": f"{state.duties_xor:016x}",
+        "logs": [dict(vars(piece)) for piece in state.ranges],
+        "wait_s": wait_s,
+    }
+    if full:
+        body["facts"] = dict(facts)
+    if state.troubles_due or state.troubles:
+        body["troubles"] = [{"what": what, "detail": detail} for what, detail in sorted(state.troubles.items())]
+    state.flight = Flight(now, full, wait_s > 0, dict(state.changed), state.ranges)
+    state.changed, state.ranges, state.urgent, state.troubles_due = {}, [], 0, False
+    return body
+
+
+def _report(task: Task) -> dict[str, Any]:
+    report: dict[str, Any] = {"task": task.key, "phase": REPORTED[task.phase]}
+    if task.phase == CLAIMED:
+        report.update(address=task.address, port=task.port)
+    elif task.phase == REFUSED:
+        report["detail"] = task.detail
+    elif task.phase == ENDED:
+        report["outcome"] = dict(task.outcome or {})
+    elif task.started_at:
+        report["started_at"] = task.started_at
+    return report

@@ -1,0 +1,189 @@
+"""What can happen on a node (facts, in the past tense) and what the agent may do about it (acts).
+
+Only data. decide.py turns the one into the other; agent.py, or the simulator, brings the facts and performs the acts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headway_agent.outcomes import Exit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping, Sequence, Union
+
+
+# --- facts ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KeeperListed:
+    """The keeper named everything that it has. What it does not name, it has not."""
+
+    tasks: Sequence[Kept]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A task as the keeper knows it. `lost`: an earlier keeper died while its ranks were alive."""
+
+    task: str
+    phase: str  # held, going, over
+    exits: tuple[Exit, ...] = ()
+    lost: bool = False
+    address: str = ""
+    port: int = 0
+    started_at: float = 0.0
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    tail: str = ""
+
+
+@dataclass(frozen=True)
+class Held:
+    """The task has its directory and its port, and the keeper was told to hold it."""
+
+    task: str
+    address: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class HoldFailed:
+    task: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Spawned:
+    task: str
+    started_at: float = 0.0  # Time of day, for display only.
+
+
+@dataclass(frozen=True)
+class RankExited:
+    task: str
+    exit: Exit
+
+
+@dataclass(frozen=True)
+class TaskOver:
+    """Nothing of the task is alive. `sizes` is the length of each output, by `rank/stream`."""
+
+    task: str
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    tail: str = ""  # The end of the failing rank's output.
+
+
+@dataclass(frozen=True)
+class Range:
+    """A piece of output that is in storage now: bytes `start` to `end` of a stream lie in `key` at `key_offset`."""
+
+    task: str
+    rank: int
+    stream: str
+    start: int
+    end: int
+    key: str
+    key_offset: int
+
+    @property
+    def slot(self) -> str:
+        """The stream within its task, as the server names it: `rank/stream`."""
+        return f"{self.rank}/{self.stream}"
+
+
+@dataclass(frozen=True)
+class Shipped:
+    ranges: Sequence[Range]
+
+
+@dataclass(frozen=True)
+class Troubled:
+    """Something on the node goes wrong without stopping anything; an empty detail says that it is over."""
+
+    what: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    reply: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class NotAnswered:
+    """No reply came. Nothing is known about what the server took in; everything unanswered is said again."""
+
+
+@dataclass(frozen=True)
+class Superseded:
+    """The server knows a newer agent of this node."""
+
+
+# --- acts -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Make the task's directory, find a port, give it to the keeper; then say Held or HoldFailed."""
+
+    task: str
+    duty: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Go:
+    task: str
+    peers: Sequence[Any]
+    duty: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Stop:
+    task: str
+    grace_s: float
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Nobody wants to hear of it any more: end at once what is left of it, then remove its directory."""
+
+    task: str
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Hand the keeper its deadline, in seconds of CLOCK_BOOTTIME."""
+
+    deadline_s: float
+    granted_s: float
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    version: str
+
+
+@dataclass(frozen=True)
+class EndAgent:
+    reason: str
+
+
+if TYPE_CHECKING:
+    Act = Union[Hold, Go, Stop, Forget, Lease, Upgrade, EndAgent]
+    Fact = Union[
+        KeeperListed,
+        Held,
+        HoldFailed,
+        Spawned,
+        RankExited,
+        TaskOver,
+        Shipped,
+        Troubled,
+        Answered,
+        NotAnswered,
+        Superseded,
+    ]
+else:
+    Act = Fact = object

@@ -1,0 +1,315 @@
+"""What the keeper knows: its tasks and ranks, when to signal whom, and how the journal is written and read again.
+
+Pure: pids and times come in, signals and records go out as data. `now` is in seconds of CLOCK_BOOTTIME. keeper.py is
+the process around it.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Mapping
+
+    Record = list[Any]
+    Signal = tuple[int, int]  # The leader of a process group, and what to send to all of it.
+
+PROTOCOL = 1
+SIGTERM, SIGKILL = 15, 9
+LEFTOVER_GRACE_S = 1.0  # For what a rank leaves behind when it ends by itself.
+LEASE_MARGIN_S = 2.0  # Between the last SIGKILL and the end of the lease.
+
+HELD, GOING, OVER = "held", "going", "over"
+
+
+class Rank:
+    __slots__ = ("born_s", "exit", "group_gone", "number", "pid")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.pid = 0  # 0: not started yet.
+        self.born_s = 0.0
+        self.exit: list[Any] | None = None  # exit code, signal, ours, out of memory, note
+        self.group_gone = False
+
+
+class Task:
+    __slots__ = (
+        "address",
+        "forget",
+        "grace_s",
+        "key",
+        "kill_at_s",
+        "killed",
+        "launch",
+        "lost",
+        "phase",
+        "port",
+        "ranks",
+        "started_at",
+        "why",
+    )
+
+    def __init__(self, key: str, grace_s: float = 30.0, address: str = "", port: int = 0) -> None:
+        self.key = key
+        self.phase = HELD
+        self.grace_s = grace_s
+        self.address = address
+        self.port = port
+        self.launch: Mapping[str, Any] = {}  # Everything needed to start its ranks; dropped once they are started.
+        self.ranks: list[Rank] = []
+        self.started_at = 0.0
+        self.why = ""  # Why we signalled it: "" (we did not), "stop", "lease", "end" or "forget".
+        self.kill_at_s: float | None = None
+        self.killed = False
+        self.lost = False
+        self.forget = False
+
+    @property
+    def ranks_alive(self) -> bool:
+        return any(rank.exit is None for rank in self.ranks)
+
+
+class Table:
+    """All tasks of this keeper, with the lease that they run under."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task] = {}
+        self.by_pid: dict[int, tuple[Task, Rank]] = {}
+        self.waiting: list[Task] = []  # `go` was given; ranks not started yet.
+        self.stopping: dict[str, Task] = {}  # Signalled, and something of it is alive.
+        self.finishing: dict[str, Task] = {}  # All ranks exited; descendants may be left.
+        self.deadline_s = 0.0
+        self.granted_s = 0.0
+        self.grace_s_max = 0.0
+
+    # --- the lease ---
+
+    def lease(self, deadline_s: float, granted_s: float) -> None:
+        self.deadline_s, self.granted_s = deadline_s, granted_s
+
+    def kill_by_s(self) -> float:
+        """When the last SIGKILL is due, so that nothing is alive at the deadline."""
+        return self.deadline_s - min(LEASE_MARGIN_S, self.granted_s / 10)
+
+    def stop_by_s(self, grace_s: float) -> float:
+        """When to begin stopping a task. A lease that is short beside the grace is shared, half and half."""
+        return self.kill_by_s() - min(grace_s, self.granted_s / 2)
+
+    # --- taking up ---
+
+    def hold(self, launch: Mapping[str, Any]) -> None:
+        key = launch["task"]
+        if key in self.tasks:
+            return
+        task = Task(key, float(launch.get("grace_s", 30.0)), launch.get("address", ""), int(launch.get("port", 0)))
+        task.launch = launch
+        task.ranks = [Rank(rank["rank"]) for rank in launch["ranks"]]
+        self.tasks[key] = task
+
+    def go(self, key: str, env: Mapping[str, str], now: float) -> list[Record]:
+        """Queue a held task for its start. Without a lease, its end is recorded at once."""
+        task = self.tasks.get(key)
+        if task is None or task.phase != HELD:
+            return []
+        task.phase = GOING
+        if not self.grace_s_max or task.grace_s > self.grace_s_max:
+            self.grace_s_max = task.grace_s
+        if now >= self.stop_by_s(task.grace_s):
+            return self._never(task, "lease", "the lease was over before it could start")
+        task.launch = dict(task.launch, go_env=dict(env))
+        self.waiting.append(task)
+        return []
+
+    def begun(self, task: Task, started_at: float) -> Record:
+        task.started_at = started_at
+        return ["begin", task.key, task.grace_s, task.address, task.port, started_at, [r.number for r in task.ranks]]
+
+    def spawned(self, task: Task, rank: Rank, pid: int, now: float) -> Record:
+        rank.pid, rank.born_s = pid, now
+        self.by_pid[pid] = (task, rank)
+        return ["spawn", task.key, rank.number, pid, round(now, 2)]
+
+    def failed_to_start(self, task: Task, rank: Rank, exit_code: int, note: str) -> Record:
+        return self._exit(task, rank, [exit_code, None, "", False, note])
+
+    def _never(self, task: Task, why: str, note: str) -> list[Record]:
+        records = [self.begun(task, 0.0)]
+        return records + [self._exit(task, rank, [None, None, why, False, note]) for rank in task.ranks]
+
+    # --- ending ---
+
+    def exited(self, pid: int, exit_code: int | None, signal: int | None, oom: bool) -> Record | None:
+        """Record a rank's exit. None for a pid that is no rank (an adopted descendant, the guard)."""
+        task, rank = self.by_pid.pop(pid, (None, None))
+        if task is None or rank is None:
+            return None
+        return self._exit(task, rank, [exit_code, signal, task.why, oom, ""])
+
+    def _exit(self, task: Task, rank: Rank, exit: list[Any]) -> Record:
+        rank.exit = exit
+        if not rank.pid:
+            rank.group_gone = True
+        if not task.ranks_alive:
+            task.launch = {}
+            self.finishing[task.key] = task
+        return ["exit", task.key, rank.number, *exit]
+
+    def over(self, task: Task) -> Record:
+        """Nothing of it is alive any more."""
+        task.phase = OVER
+        self.finishing.pop(task.key, None)
+        self.stopping.pop(task.key, None)
+        if not self.by_pid and not self.waiting:
+            self.grace_s_max = 0.0
+        return ["over", task.key]
+
+    def stop(self, key: str, grace_s: float, why: str, now: float) -> tuple[list[Signal], list[Record]]:
+        """Ask a task to end: SIGTERM now, SIGKILL after the grace. Asked again, the grace can only become shorter."""
+        task = self.tasks.get(key)
+        if task is None or task.phase == OVER:
+            return [], []
+        if task.phase == HELD:
+            del self.tasks[key]
+            return [], []
+        if task in self.waiting:
+            self.waiting.remove(task)
+            return [], self._never(task, why, "stopped before it began")
+        first = not task.why
+        task.why = task.why or why
+        kill_at_s = now + grace_s
+        task.kill_at_s = kill_at_s if task.kill_at_s is None else min(task.kill_at_s, kill_at_s)
+        self.stopping[key] = task
+        return (_signals(task, SIGTERM) if first and grace_s > 0 else []), []
+
+    def forget(self, key: str, now: float) -> tuple[list[Signal], list[Record]]:
+        """Nobody wants it any more. What is alive of it is ended at once; the record goes when that is done."""
+        task = self.tasks.get(key)
+        if task is None or task.phase in (HELD, OVER):
+            self.tasks.pop(key, None)
+            return [], [["forget", key]]
+        task.forget = True
+        return self.stop(key, 0.0, "forget", now)
+
+    def due(self, now: float) -> tuple[list[Signal], list[Record]]:
+        """The signals that time alone brings: graces that are over, and a lease that nears its end."""
+        signals: list[Signal] = []
+        records: list[Record] = []
+        if (self.by_pid or self.waiting) and now >= self.stop_by_s(self.grace_s_max):
+            for task in list(self.tasks.values()):
+                late = task.kill_at_s is None or task.kill_at_s > self.kill_by_s()
+                if task.phase == GOING and late and now >= self.stop_by_s(task.grace_s):
+                    more = self.stop(task.key, max(0.0, self.kill_by_s() - now), "lease", now)
+                    signals += more[0]
+                    records += more[1]
+        for task in self.stopping.values():
+            if not task.killed and task.kill_at_s is not None and now >= task.kill_at_s:
+                task.killed = True
+                signals += _signals(task, SIGKILL)
+        return signals, records
+
+    def leftover_signal(self, task: Task, now: float) -> int:
+        """What to send to the descendants that outlived a task's ranks: SIGTERM once, then SIGKILL; 0 for nothing."""
+        if task.killed:
+            return SIGKILL
+        if task.key not in self.stopping or task.kill_at_s is None:
+            task.kill_at_s = now + LEFTOVER_GRACE_S
+            self.stopping[task.key] = task
+            return SIGTERM
+        if task.kill_at_s > now + LEFTOVER_GRACE_S:
+            task.kill_at_s = now + LEFTOVER_GRACE_S
+            return SIGTERM
+        return 0
+
+    def next_due_s(self) -> float | None:
+        times = [task.kill_at_s for task in self.stopping.values() if not task.killed and task.kill_at_s is not None]
+        if self.by_pid or self.waiting:
+            times.append(self.stop_by_s(self.grace_s_max))
+        return min(times) if times else None
+
+    # --- what the agent is told ---
+
+    def listing(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "task": task.key,
+                "phase": task.phase,
+                "address": task.address,
+                "port": task.port,
+                "started_at": task.started_at,
+                "lost": task.lost,
+                "exits": [[rank.number, *rank.exit] for rank in task.ranks if rank.exit is not None],
+                "pids": [rank.pid for rank in task.ranks if rank.pid and rank.exit is None],
+            }
+            for task in self.tasks.values()
+            if not task.forget
+        ]
+
+
+def _signals(task: Task, signal: int) -> list[Signal]:
+    return [(rank.pid, signal) for rank in task.ranks if rank.pid and rank.exit is None]
+
+
+# --- the journal: one JSON list per line ----------------------------------------------------------------------------
+
+
+def to_line(record: Record) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def replay(lines: Iterable[bytes]) -> Table:
+    """Read a dead keeper's journal. Tasks whose end was recorded are over; all others that had begun are lost."""
+    table = Table()
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # Torn by a crash or a full disk; it was never acknowledged to anybody.
+        _apply(table, record)
+    for task in table.tasks.values():
+        if task.phase == GOING:
+            task.lost, task.phase = True, OVER
+    return table
+
+
+def _apply(table: Table, record: Record) -> None:
+    kind, key = record[0], record[1]
+    if kind == "begin":
+        task = Task(key, record[2], record[3], record[4])
+        task.started_at, task.phase = record[5], GOING
+        task.ranks = [Rank(number) for number in record[6]]
+        table.tasks[key] = task
+        return
+    known = table.tasks.get(key)
+    if known is None:
+        return
+    if kind == "forget":
+        del table.tasks[key]
+    elif kind == "over":
+        known.phase = OVER
+    elif kind == "lost":
+        known.phase, known.lost = OVER, True
+    for rank in known.ranks if kind in ("spawn", "exit") else ():
+        if rank.number == record[2] and kind == "spawn":
+            rank.pid, rank.born_s = record[3], record[4]
+        elif rank.number == record[2]:
+            rank.exit = record[3:8]
+
+
+def rewritten(table: Table) -> list[Record]:
+    """The shortest journal that reads back into this table."""
+    records: list[Record] = []
+    for task in table.tasks.values():
+        if task.phase == HELD:
+            continue
+        numbers = [rank.number for rank in task.ranks]
+        records.append(["begin", task.key, task.grace_s, task.address, task.port, task.started_at, numbers])
+        for rank in task.ranks:
+            if rank.pid:
+                records.append(["spawn", task.key, rank.number, rank.pid, round(rank.born_s, 2)])
+            if rank.exit is not None:
+                records.append(["exit", task.key, rank.number, *rank.exit])
+        if task.phase == OVER:
+            records.append(["lost" if task.lost else "over", task.key])
+    return records

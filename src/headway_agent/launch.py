@@ -1,0 +1,79 @@
+"""From a duty to what the keeper starts: directories, output files and the environment of each rank.
+
+Pure. The names are those that launchers of training jobs set everywhere (RANK, WORLD_SIZE, MASTER_ADDR, …), and ours.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping, Sequence
+
+INHERITED = ("HOME", "PATH", "LANG", "USER", "TMPDIR")
+SUBDIRECTORIES = ("work", "checkpoints", "output")
+
+
+def base_env(own: Mapping[str, str]) -> dict[str, str]:
+    """What every rank gets from the agent's own environment. No more: the agent's secrets are not the rank's."""
+    return {name: own[name] for name in INHERITED if name in own}
+
+
+def launch_of(duty: Mapping[str, Any], task_dir: str, address: str, port: int, node_gpus: int) -> dict[str, Any]:
+    """Everything the keeper needs to start the task's ranks once `go` is given."""
+    ranks = int(duty.get("ranks") or 1)
+    first = int(duty.get("first_rank") or 0)
+    cwd = duty.get("workdir") or f"{task_dir}/work"
+    split = duty.get("streams") == "split"
+    common = _task_env(duty, task_dir, node_gpus)
+    return {
+        "task": duty["task"],
+        "grace_s": duty.get("grace_s", 30.0),
+        "address": address,
+        "port": port,
+        "ranks": [
+            {
+                "rank": first + local,
+                "argv": list(duty["argv"]),
+                "env": dict(common, **_rank_env(first + local, local)),
+                "cwd": cwd,
+                "out": f"{task_dir}/rank{first + local}.out",
+                "err": f"{task_dir}/rank{first + local}.err" if split else "",
+            }
+            for local in range(ranks)
+        ],
+    }
+
+
+def _rank_env(rank: int, local: int) -> dict[str, str]:
+    return {"RANK": str(rank), "LOCAL_RANK": str(local), "HEADWAY_RANK": str(rank)}
+
+
+def _task_env(duty: Mapping[str, Any], task_dir: str, node_gpus: int) -> dict[str, str]:
+    job, attempt, _ = duty["task"].split("/")
+    ranks = int(duty.get("ranks") or 1)
+    env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
+    gpus = duty.get("gpus") or []
+    if gpus or node_gpus:
+        # Without a GPU of its own a task sees none, or it would take those of its neighbours.
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
+    env.update({name: str(value) for name, value in dict(duty.get("env") or {}).items()})
+    env.update(
+        HEADWAY_JOB_ID=str(duty.get("job") or job),
+        HEADWAY_JOB_NAME=str(duty.get("name") or ""),
+        HEADWAY_ATTEMPT=str(duty.get("attempt") or attempt),
+        HEADWAY_WORLD_SIZE=str(duty.get("world_size") or ranks),
+        HEADWAY_NODE_RANK=str(duty.get("node_rank") or 0),
+        HEADWAY_NUM_NODES=str(duty.get("nodes") or 1),
+        HEADWAY_CHECKPOINT_DIR=f"{task_dir}/checkpoints",
+        HEADWAY_OUTPUT_DIR=f"{task_dir}/output",
+        WORLD_SIZE=str(duty.get("world_size") or ranks),
+        LOCAL_WORLD_SIZE=str(ranks),
+        NODE_RANK=str(duty.get("node_rank") or 0),
+    )
+    return env
+
+
+def go_env(peers: Sequence[Any], address: str, port: int) -> dict[str, str]:
+    """What is known only once all nodes have claimed: where the first of them can be reached."""
+    master, master_port = (peers[0][0], peers[0][1]) if peers else (address, port)
+    return {"MASTER_ADDR": str(master), "MASTER_PORT": str(master_port), "HEADWAY_MASTER_ADDR": str(master)}

@@ -1,0 +1,117 @@
+"""How an end is named: from the exits of a task's ranks to one outcome with one cause.
+
+Pure. The causes are the words of the server's table; what follows from them is the server's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Sequence
+
+DETAIL_CHARS_MAX = 300
+SIGKILL = 9
+SYNTAX_ERRORS = ("SyntaxError:", "IndentationError:", "TabError:")
+MEMORY_ERRORS = ("MemoryError", "torch.OutOfMemoryError:", "torch.cuda.OutOfMemoryError:")
+SIGNAL_NAMES = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+    9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
+    24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How one rank ended. `ours` says why we signalled it before: "" (we did not), "stop" or "lease"."""
+
+    rank: int
+    exit_code: int | None = None
+    signal: int | None = None
+    ours: str = ""
+    oom: bool = False  # The kernel's count of out-of-memory kills rose while it ran.
+    note: str = ""  # A sentence of the keeper, where the rank could not be started.
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+
+def name_outcome(exits: Sequence[Exit], stopped: bool, tail: str) -> dict[str, Any]:
+    """The outcome of a task whose ranks are all dead: success, or the first failing rank with its cause."""
+    failed = first_failing(exits)
+    if failed is None:
+        return _outcome(0, None, None, None, "") if exits else lost(exits)
+    cause = _cause(failed, stopped, tail)
+    return _outcome(failed.exit_code, failed.signal, failed.rank, cause, _detail(failed, cause, tail))
+
+
+def first_failing(exits: Iterable[Exit]) -> Exit | None:
+    """The first that failed by itself; one that we ended only where there is no other."""
+    ours = None
+    for each in exits:
+        if not each.ok and not each.ours:
+            return each
+        if not each.ok and ours is None:
+            ours = each
+    return ours
+
+
+def lost(exits: Sequence[Exit]) -> dict[str, Any]:
+    rank = next((each.rank for each in exits if not each.ok), None)
+    return _outcome(
+        None, None, rank, "outcome_lost", "the keeper of its ranks died, and how they ended was not recorded"
+    )
+
+
+def never_began() -> dict[str, Any]:
+    return _outcome(None, None, None, "never_started", "stopped before its ranks began")
+
+
+def _outcome(
+    exit_code: int | None, signal: int | None, rank: int | None, cause: str | None, detail: str
+) -> dict[str, Any]:
+    return {"exit_code": exit_code, "signal": signal, "rank": rank, "cause": cause, "detail": detail, "log_bytes": 0}
+
+
+def _cause(failed: Exit, stopped: bool, tail: str) -> str:
+    if failed.ours == "lease":
+        return "node_lost"
+    if failed.ours == "stop":
+        return "cancelled"
+    if failed.oom and (failed.signal == SIGKILL or failed.exit_code == 128 + SIGKILL):
+        return "out_of_memory"
+    if failed.signal == SIGKILL or failed.exit_code == 128 + SIGKILL:
+        return "killed"
+    if failed.signal is not None:
+        return "crashed"
+    if failed.exit_code in (126, 127):
+        return "not_executable" if failed.exit_code == 126 else "command_missing"
+    last = last_line(tail)
+    if last.startswith(SYNTAX_ERRORS):
+        return "syntax_error"
+    if last.startswith(MEMORY_ERRORS):
+        return "out_of_memory"
+    return "user_code"
+
+
+def _detail(failed: Exit, cause: str, tail: str) -> str:
+    if failed.note:
+        return failed.note[:DETAIL_CHARS_MAX]
+    if cause == "node_lost":
+        return "its lease ran out: the node had no contact with the server"
+    if cause == "cancelled":
+        return "stopped on request"
+    if failed.signal is not None:
+        return f"rank {failed.rank} was ended by {SIGNAL_NAMES.get(failed.signal, f'signal {failed.signal}')}"
+    said = f"rank {failed.rank} ended with exit code {failed.exit_code}"
+    last = last_line(tail)
+    return (f"{said}: {last}" if last else said)[:DETAIL_CHARS_MAX]
+
+
+def last_line(tail: str) -> str:
+    for line in reversed(tail.splitlines()):
+        if line.strip():
+            return line.strip()
+    return ""

@@ -1,0 +1,153 @@
+"""Shipping of output: the new bytes of many tasks go into storage as one pack object per round.
+
+Knows how much to take from which file and how a pack is stored. When to ship and what was shipped is decided elsewhere
+(agent.py, decide.py); nothing here stops because storage is full or away.
+"""
+
+from __future__ import annotations
+
+import os
+
+from headway_agent.happenings import Range
+from headway_agent.nodedir import write_all
+from headway_agent.wire import Connection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Mapping, Sequence
+
+TASK_BYTES_MAX = 4 << 20  # Per task and round, so that one talker does not keep the others waiting.
+PACK_BYTES_MAX = 16 << 20
+STORE_S_MAX = 120.0
+TAIL_BYTES = 4096
+
+
+class Wanted:
+    """A task whose output may have grown: where its files are and how much of each is in storage."""
+
+    __slots__ = ("directory", "least_bytes", "shipped", "sizes", "task")
+
+    def __init__(
+        self,
+        task: str,
+        directory: str,
+        shipped: Mapping[str, int],
+        sizes: Mapping[str, int] | None = None,
+        least_bytes: int = 1,
+    ) -> None:
+        self.task = task
+        self.directory = directory
+        self.shipped = dict(shipped)
+        self.sizes = sizes  # Known only once the task is over.
+        self.least_bytes = least_bytes  # Leave it for a later round if less than this is new.
+
+
+def output_sizes(directory: str) -> dict[str, int]:
+    """The size of each output file of a task, by `rank/stream`."""
+    sizes = {}
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                name, dot, stream = entry.name.rpartition(".")
+                if dot and stream in ("out", "err") and name.startswith("rank") and name[4:].isdigit():
+                    sizes[f"{name[4:]}/{stream}"] = entry.stat(follow_symlinks=False).st_size
+    except OSError:
+        pass  # No directory, no output.
+    return sizes
+
+
+def output_tail(directory: str, rank: int) -> str:
+    """The last bytes that a rank wrote: of its stderr, where that has a file of its own and is not empty."""
+    for stream in ("err", "out"):
+        try:
+            with open(f"{directory}/rank{rank}.{stream}", "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+                tail = file.read().decode("utf-8", "replace")
+        except OSError:
+            continue
+        if tail.strip():
+            return tail
+    return ""
+
+
+def make_pack(wanted: Sequence[Wanted], key: str) -> tuple[bytes, list[Range], bool]:
+    """Collect what is new, up to the limits. The last value says whether something was left for another round."""
+    pieces: list[bytes] = []
+    ranges: list[Range] = []
+    offset, more = 0, False
+    for each in wanted:
+        room = min(TASK_BYTES_MAX, PACK_BYTES_MAX - offset)
+        sizes = each.sizes if each.sizes is not None else output_sizes(each.directory)
+        new = sum(size - each.shipped.get(slot, 0) for slot, size in sizes.items())
+        if new < each.least_bytes:
+            continue
+        for slot, size in sorted(sizes.items()):
+            start = each.shipped.get(slot, 0)
+            if size <= start:
+                continue
+            piece = _read(f"{each.directory}/rank{slot.replace('/', '.')}", start, min(size - start, room))
+            more = more or start + len(piece) < size
+            if not piece:
+                continue
+            rank, stream = slot.split("/")
+            ranges.append(Range(each.task, int(rank), stream, start, start + len(piece), key, offset))
+            pieces.append(piece)
+            offset += len(piece)
+            room -= len(piece)
+    return b"".join(pieces), ranges, more
+
+
+def _read(path: str, start: int, count: int) -> bytes:
+    if count <= 0:
+        return b""
+    with open(path, "rb", buffering=0) as file:
+        file.seek(start)
+        return file.read(count)
+
+
+def store_in_folder(folder: str) -> Callable[[str, bytes], None]:
+    """Storage on this very host: a pack is a file, complete or absent."""
+
+    def store(key: str, content: bytes) -> None:
+        path = os.path.join(folder, key)
+        directory = os.path.dirname(path)
+        os.makedirs(directory, exist_ok=True)
+        fresh = f"{path}.new"
+        try:
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                write_all(fd, content)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.replace(fresh, path)
+        except OSError:
+            _unlink(fresh)  # Half a pack would only take the room that is missing.
+            raise
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    return store
+
+
+def store_by_http(connection: Connection) -> Callable[[str, bytes], None]:
+    """Storage behind the server: a pack is put there with our token."""
+
+    def store(key: str, content: bytes) -> None:
+        status, _ = connection.request("PUT", f"/agent/objects/{key}", content, STORE_S_MAX)
+        if status == 401:
+            connection.home.read_token()
+        if status >= 300:
+            raise OSError(f"the server answered {status} to a pack of {len(content)} bytes")
+
+    return store
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass

@@ -1,0 +1,184 @@
+"""HTTP/1.1 as far as an agent needs it: one request at a time on a connection that is kept.
+
+Written by hand because http.client brings 5 MB of other modules. TLS is loaded only for an https address.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+HEAD_BYTES_MAX = 1 << 16
+CONNECT_S_MAX = 10.0
+
+
+class Unreachable(Exception):
+    """No complete answer came. Whether the server took the request in is not known."""
+
+
+class Home:
+    """Where the server is and what we show it; both are read again, since a server may come back elsewhere."""
+
+    def __init__(self, url: str, server_file: str, token_file: str) -> None:
+        self._url, self._server_file, self._token_file = url, server_file, token_file
+        self.token = ""
+        self.read_token()
+
+    def url(self) -> str:
+        if self._server_file:
+            try:
+                with open(self._server_file) as file:
+                    return str(json.load(file)["url"])
+            except (OSError, ValueError, KeyError, TypeError):
+                pass  # Being rewritten, or not there yet: the last known address is the best guess.
+        return self._url
+
+    def read_token(self) -> None:
+        try:
+            with open(self._token_file) as file:
+                self.token = file.read().strip()
+        except OSError:
+            pass  # Kept as it was; a wrong one is answered with 401 and read again.
+
+
+class Connection:
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.sock: Any = None
+        self.buffer = b""
+
+    def post(self, path: str, body: Any, timeout_s: float) -> tuple[int, Any]:
+        content = json.dumps(body, separators=(",", ":")).encode()
+        status, answer = self.request("POST", path, content, timeout_s, "application/json")
+        try:
+            return status, json.loads(answer) if answer else {}
+        except ValueError:
+            return status, {}
+
+    def request(
+        self, method: str, path: str, body: bytes, timeout_s: float, kind: str = "application/octet-stream"
+    ) -> tuple[int, bytes]:
+        """Send one request and return status and content, or raise Unreachable."""
+        kept = self.sock is not None
+        try:
+            return self._exchange(method, path, body, timeout_s, kind)
+        except (OSError, ValueError, IndexError) as error:
+            self.close()
+            if not kept or isinstance(error, socket.timeout):
+                raise Unreachable(str(error) or type(error).__name__) from None
+        # A kept connection that the server has closed meanwhile; everything we send can be said twice.
+        try:
+            return self._exchange(method, path, body, timeout_s, kind)
+        except (OSError, ValueError, IndexError) as error:
+            self.close()
+            raise Unreachable(str(error) or type(error).__name__) from None
+
+    def close(self) -> None:
+        sock, self.sock, self.buffer = self.sock, None, b""
+        if sock is not None:
+            sock.close()
+
+    def abort(self) -> None:
+        """Called from another thread: makes the request under way fail at once."""
+        sock = self.sock
+        if sock is not None:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # It ended by itself.
+
+    def _connect(self) -> str:
+        scheme, _, rest = self.home.url().partition("://")
+        authority, _, prefix = rest.partition("/")
+        host, _, port = authority.rpartition(":") if ":" in authority.rpartition("]")[2] else (authority, "", "")
+        host = (host or authority).strip("[]")
+        if self.sock is None:
+            sock: Any = socket.create_connection((host, int(port or (443 if scheme == "https" else 80))), CONNECT_S_MAX)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if scheme == "https":
+                import ssl
+
+                sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host)
+            self.sock = sock
+        self.authority = authority
+        return "/" + prefix.strip("/") if prefix.strip("/") else ""
+
+    def _exchange(self, method: str, path: str, body: bytes, timeout_s: float, kind: str) -> tuple[int, bytes]:
+        prefix = self._connect()
+        self.sock.settimeout(timeout_s)
+        head = (
+            f"{method} {prefix}{path} HTTP/1.1\r\nHost: {self.authority}\r\nAuthorization: Bearer {self.home.token}\r\n"
+            f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        self.sock.sendall(head.encode("latin-1") + body)
+        return self._answer()
+
+    def _answer(self) -> tuple[int, bytes]:
+        while True:
+            head = self._until(b"\r\n\r\n", HEAD_BYTES_MAX)
+            first, *lines = head.decode("latin-1").split("\r\n")
+            status = int(first.split()[1])
+            if status >= 200:
+                break  # What is below is only a promise of an answer, such as 100.
+        fields = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            fields[name.strip().lower()] = value.strip()
+        if fields.get("transfer-encoding", "").lower() == "chunked":
+            body = self._chunks()
+        elif "content-length" in fields:
+            body = self._exactly(int(fields["content-length"]))
+        else:
+            body = b"" if status in (204, 304) else self._rest()
+        if fields.get("connection", "").lower() == "close":
+            self.close()
+        return status, body
+
+    def _more(self) -> None:
+        data = self.sock.recv(1 << 18)
+        if not data:
+            raise ConnectionError("the server closed the connection in the middle of an answer")
+        self.buffer += data
+
+    def _until(self, mark: bytes, most: int) -> bytes:
+        while mark not in self.buffer:
+            if len(self.buffer) > most:
+                raise ValueError("the answer's head is too large")
+            self._more()
+        head, _, self.buffer = self.buffer.partition(mark)
+        return head
+
+    def _exactly(self, count: int) -> bytes:
+        pieces, have = [self.buffer], len(self.buffer)
+        while have < count:
+            self.buffer = b""
+            self._more()
+            pieces.append(self.buffer)
+            have += len(self.buffer)
+        whole = b"".join(pieces)
+        self.buffer = whole[count:]
+        return whole[:count]
+
+    def _chunks(self) -> bytes:
+        pieces: list[bytes] = []
+        while True:
+            size = int(self._until(b"\r\n", HEAD_BYTES_MAX).split(b";")[0], 16)
+            if size == 0:
+                while self._until(b"\r\n", HEAD_BYTES_MAX):
+                    pass
+                return b"".join(pieces)
+            pieces.append(self._exactly(size))
+            self._until(b"\r\n", HEAD_BYTES_MAX)
+
+    def _rest(self) -> bytes:
+        pieces = [self.buffer]
+        while True:
+            data = self.sock.recv(1 << 18)
+            if not data:
+                self.close()
+                return b"".join(pieces)
+            pieces.append(data)
