@@ -1,4 +1,4 @@
-"""Reads a job's YAML file: YAML 1.2's idea of true and of numbers, no doubled keys, errors that name the line.
+"""Reads and writes a job's YAML file: YAML 1.2's idea of true and of numbers, no doubled keys, errors that name the line.
 
 core/spec.py decides which keys and values a job may have.
 """
@@ -21,6 +21,10 @@ class Loader(yaml.SafeLoader):
     """`on`, `no`, dates and `1:30` stay text; `1e-5` is a number."""
 
 
+class Dumper(yaml.SafeDumper):
+    """Quotes what this reader or an older one would not take for text."""
+
+
 _TAG = "tag:yaml.org,2002:"
 Loader.yaml_implicit_resolvers = {}
 for _name, _pattern, _first in (
@@ -35,6 +39,7 @@ for _name, _pattern, _first in (
     ("merge", r"^(?:<<)$", "<"),
 ):
     Loader.add_implicit_resolver(_TAG + _name, re.compile(_pattern), list(_first))
+    Dumper.add_implicit_resolver(_TAG + _name, re.compile(_pattern), list(_first))
 
 
 def _int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
@@ -83,6 +88,11 @@ def parse(text: str, what: str) -> Any:
     if _size(value, VALUES_MAX) <= 0:
         raise BadInput(f"{what}: more than {VALUES_MAX:,} values", "aliases multiply what they stand for")
     return value
+
+
+def dump(value: Any) -> str:
+    """YAML that reads back as the same value."""
+    return str(yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110))
 
 
 def set_value(raw: dict[str, Any], path: str, text: str) -> None:

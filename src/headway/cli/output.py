@@ -113,6 +113,6 @@ def write(text: str) -> None:
 
 
 def as_yaml(value: Any) -> str:
-    import yaml
+    from headway.cli.jobfile import dump
 
-    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110))
+    return dump(value)

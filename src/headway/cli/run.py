@@ -117,7 +117,7 @@ def show_dry(output: Output, raw: dict[str, Any]) -> int:
 def describe(given: dict[str, Any]) -> dict[str, Any]:
     """Put file, flags and words together, and check the whole: flags win over the file."""
     from headway.client.script import describe_job
-    from headway.core.spec import read_spec
+    from headway.core.spec import KEYS, check_keys, read_spec
 
     words, verbatim = given.pop(WORDS), given.pop(VERBATIM)
     file = given.pop("file")
@@ -130,6 +130,7 @@ def describe(given: dict[str, Any]) -> dict[str, Any]:
         from headway.cli.jobfile import set_value
 
         set_value(base, *pair(word, "--set"))
+    check_keys(base, KEYS, "job")
     wishes = {**base, **flags_given(given, base)}
     if not words and not wishes.get("command"):
         raise BadInput("no script and no command", "headway run train.py, headway run -- COMMAND, or -f job.yaml")

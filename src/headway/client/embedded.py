@@ -143,7 +143,8 @@ def stop(home: Home, wait_s_max: float = 30.0) -> Running | None:
 def _spawn(home: Home, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     import subprocess
 
-    command = [sys.executable, "-m", "headway.cli.main", "server", "start", "--foreground"]
+    # -v: what goes wrong in it belongs in its log in full.
+    command = [sys.executable, "-m", "headway.cli.main", "server", "start", "--foreground", "-v"]
     with open(home.server_log, "ab") as log:
         # From "/", so that it holds no directory of the caller and imports nothing from there.
         child = subprocess.Popen(

@@ -35,10 +35,10 @@ def describe_job(
 ) -> dict[str, Any]:
     """Return the raw description of a job. `verbatim` words are a command as it stands, not a script."""
     raw = {key: value for key, value in wishes.items() if value is not None and key not in RESOURCES}
-    resources = dict(raw.get("resources") or {})
-    resources |= {key: wishes[key] for key in RESOURCES if wishes.get(key) is not None}
-    if resources:
-        raw["resources"] = resources
+    wanted = {key: wishes[key] for key in RESOURCES if wishes.get(key) is not None}
+    of_file = raw.get("resources") or {}
+    if wanted and isinstance(of_file, Mapping):
+        raw["resources"] = {**of_file, **wanted}
     raw["workdir"] = workdir(raw.get("workdir"), cwd)
     if words:
         raw["command"] = list(words) if verbatim else command_for(words, raw["workdir"], cwd, env)

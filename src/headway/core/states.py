@@ -8,6 +8,16 @@ from __future__ import annotations
 
 from headway.core.model import Phase, State
 
+MEANS: dict[State, str] = {
+    State.QUEUED: "nothing of it runs; the scheduler moves it on",
+    State.STARTING: "places are taken and agents are asked to claim; no user code runs yet",
+    State.RUNNING: "every task is claimed and `go` was given: user code may be running",
+    State.STOPPING: "an end was decided; tasks that may still run are being ended",
+    State.SUCCEEDED: "every rank ended with 0",
+    State.FAILED: "it ended badly and is not tried again; its cause says why",
+    State.CANCELLED: "somebody asked it to end",
+}
+
 FOLLOWS: dict[State, frozenset[State]] = {
     State.QUEUED: frozenset({State.STARTING, State.CANCELLED, State.FAILED}),
     State.STARTING: frozenset({State.RUNNING, State.QUEUED, State.CANCELLED, State.FAILED}),
