@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from headway.core.model import Job, JobId, Node, NodeId, State, task_key
 from headway.core.scheduler import View
-from headway.store.protocol import LogRange, Store
+from headway.store.protocol import LogRange, Store, Stream
 
 TaskRef = tuple[JobId, int]
 
@@ -44,6 +44,7 @@ class Book:
     active: dict[JobId, Job] = field(default_factory=dict)  # Starting, running or stopping.
     on_node: dict[NodeId, dict[str, TaskRef]] = field(default_factory=dict)  # Tasks that hold a place, by wire key.
     log_ends: LogEnds = field(default_factory=LogEnds)
+    overgrown: set[Stream] = field(default_factory=set)  # Outputs that have outgrown their limit and are to be trimmed.
     touched: set[NodeId] = field(default_factory=set)  # Nodes whose duties may have changed since the last publishing.
 
     def saw(self, before: Job | None, after: Job | None) -> None:

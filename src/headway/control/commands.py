@@ -108,7 +108,7 @@ class ForgetJob:
             raise Conflict(f"{job.id} is {job.state.value}; only an ended job can be removed", f"headway stop {job.id}")
         if not any(each.job == job.id for each in desk.forget):
             data = {"name": job.spec.name, "by": self.by}
-            desk.forget.append(Forget(job.id, Event("JobForgotten", desk.now, job.id, job.number, data)))
+            desk.forget_job(Forget(job.id, Event("JobForgotten", desk.now, job.id, job.number, data)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +156,9 @@ class SwapLogs:
         if self.add:
             first = self.add[0]
             present = set(desk.store.logs(first.job, first.attempt))
-            if not present.issuperset(self.drop):
+            if not present.issuperset(self.drop) or not set(desk.drop_logs).isdisjoint(self.drop):
                 return False
-        desk.drop_logs.extend(self.drop)
+        desk.drop_log(self.drop)
         desk.move_logs.extend(self.add)
         return True
 

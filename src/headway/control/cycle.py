@@ -14,6 +14,7 @@ from headway.control import sessions
 from headway.control.book import Book, read_book
 from headway.control.commands import Command
 from headway.control.desk import Desk
+from headway.control.logs import TrimLogs
 from headway.control.sessions import Parked, Reply, Session
 from headway.control.syncing import Sync, lose_node
 from headway.core import scheduler
@@ -46,6 +47,7 @@ class Published:
 
     last_seq: int
     logs: tuple[LogRange, ...] = ()
+    loose_keys: tuple[str, ...] = ()  # Storage objects that may be nobody's now.
 
 
 class Cycle:
@@ -96,7 +98,7 @@ class Cycle:
             if ask not in again:
                 ask.done(ask.result)
         if not desk.empty:
-            self.publish(Published(committed.last_seq, tuple(desk.logs)))
+            self.publish(Published(committed.last_seq, tuple(desk.logs), tuple(desk.loose_keys)))
         self._tell_nodes(now)
         if again:
             self.turn([ask for ask in again if self._once_more(ask)], now, mono)
@@ -266,6 +268,9 @@ class Cycle:
         due: list[Command] = []
         if self._overdue(now):
             due.append(Overdue(self))
+        if self.book.overgrown:
+            due.append(TrimLogs(frozenset(self.book.overgrown)))
+            self.book.overgrown.clear()
         due.extend(self._leases(mono))
         return due
 

@@ -6,6 +6,7 @@ the facts in between, and which command touched which job (so that a stale one i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from headway.control.book import Book
@@ -36,6 +37,7 @@ class Desk:
     logs: list[LogRange] = field(default_factory=list)
     drop_logs: list[LogRange] = field(default_factory=list)
     move_logs: list[LogRange] = field(default_factory=list)
+    loose_keys: set[str] = field(default_factory=set)  # Storage objects that fewer ranges name after this commit.
     keys: list[SubmitKey] = field(default_factory=list)
     forget: list[Forget] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -86,6 +88,16 @@ class Desk:
             self.book.saw_node(node, open_, because)
         else:
             self.book.lost_node(node.id)
+
+    def drop_log(self, pieces: Iterable[LogRange]) -> None:
+        """Let pieces leave the log index. Their objects may be nobody's afterwards."""
+        for piece in pieces:
+            self.drop_logs.append(piece)
+            self.loose_keys.add(piece.key)
+
+    def forget_job(self, forget: Forget) -> None:
+        self.forget.append(forget)
+        self.loose_keys.update(piece.key for piece in self.store.logs(forget.job))
 
     def say(self, event: Event) -> None:
         self.events.append(event)

@@ -1,12 +1,12 @@
 """The index of ranks' output: what is kept of a log that outgrows its limit, and which small pieces are joined.
 
-Pure choices over ranges, and the little that commands need to apply them. Bytes are moved in housekeeping.py.
+Choices over ranges, and the little that is needed to apply them. Bytes are moved in housekeeping.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from headway.control.desk import Desk
@@ -21,30 +21,71 @@ def stream_of(piece: LogRange) -> Stream:
     return (piece.job, piece.attempt, piece.task, piece.rank, piece.stream)
 
 
-def to_drop(pieces: Sequence[LogRange], bytes_max: int) -> list[LogRange]:
-    """Pieces of one stream that leave when it has outgrown its limit: head and tail stay, half of the limit each."""
-    kept = sum(piece.end - piece.start for piece in pieces)
-    if kept <= bytes_max:
-        return []
-    half = bytes_max // 2
-    end = pieces[-1].end
-    return [piece for piece in pieces if piece.end > half and piece.end <= end - half]
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Pieces that leave the index, and what of them stays, cut shorter. No byte is moved for it."""
+
+    drop: tuple[LogRange, ...] = ()
+    add: tuple[LogRange, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(piece.end - piece.start for piece in self.drop) - sum(piece.end - piece.start for piece in self.add)
 
 
-def trim(desk: Desk, fresh: Iterable[LogRange]) -> None:
-    """Drop the middle of streams that have just outgrown their job's limit."""
-    for stream in dict.fromkeys(stream_of(piece) for piece in fresh):
-        job = desk.book.jobs.get(stream[0])
-        if job is None:
+def to_trim(pieces: Sequence[LogRange], bytes_max: int) -> Trim:
+    """What leaves when a stream has outgrown its limit: half of the limit stays as head, a quarter as tail.
+
+    The last quarter is left to grow into, so that a stream is not trimmed anew with every piece.
+    """
+    if sum(piece.end - piece.start for piece in pieces) <= bytes_max:
+        return Trim()
+    head_end, tail_start = bytes_max // 2, pieces[-1].end - bytes_max // 4
+    drop: list[LogRange] = []
+    add: list[LogRange] = []
+    for piece in pieces:
+        if piece.end <= head_end or piece.start >= tail_start:
             continue
-        newest = max(piece.end for piece in desk.logs if stream_of(piece) == stream)
-        if newest <= job.spec.log_bytes_max:
-            continue
-        pieces = [piece for piece in desk.store.logs(stream[0], stream[1]) if stream_of(piece) == stream]
-        dropped = to_drop(pieces, job.spec.log_bytes_max)
-        if dropped:
-            desk.drop_logs.extend(dropped)
-            data = {"rank": stream[3], "bytes": sum(piece.end - piece.start for piece in dropped)}
+        drop.append(piece)
+        if piece.start < head_end:
+            add.append(_cut(piece, piece.start, head_end))
+        if piece.end > tail_start:
+            add.append(_cut(piece, tail_start, piece.end))
+    return Trim(tuple(drop), tuple(add))
+
+
+def _cut(piece: LogRange, start: int, end: int) -> LogRange:
+    return replace(piece, start=start, end=end, key_offset=piece.key_offset + start - piece.start)
+
+
+def note_overgrown(desk: Desk, fresh: Iterable[LogRange]) -> None:
+    """Remember streams that have outgrown their job's limit. They are trimmed soon, once this output is saved."""
+    for piece in fresh:
+        job = desk.book.jobs.get(piece.job)
+        if job is not None and piece.end > job.spec.log_bytes_max:
+            desk.book.overgrown.add(stream_of(piece))
+
+
+@dataclass(frozen=True, slots=True)
+class TrimLogs:
+    """Drop the middle of streams that have outgrown their job's limit."""
+
+    streams: frozenset[Stream]
+
+    def apply(self, desk: Desk) -> None:
+        leaving = set(desk.drop_logs)
+        for stream in sorted(self.streams):
+            job = desk.find(stream[0])
+            if job is None:
+                continue
+            pieces = [piece for piece in desk.store.logs(stream[0], stream[1]) if stream_of(piece) == stream]
+            trim = to_trim(pieces, job.spec.log_bytes_max)
+            # Pieces that are being joined in this very batch have no say: the joined one is trimmed another time.
+            if not trim.drop or not leaving.isdisjoint(trim.drop):
+                continue
+            desk.drop_log(trim.drop)
+            desk.move_logs.extend(trim.add)
+            data = {"rank": stream[3], "stream": stream[4], "bytes": trim.size}
             desk.say(Event("LogTrimmed", desk.now, stream[0], stream[1], data))
 
 
@@ -64,15 +105,15 @@ def to_join(pieces: Iterable[LogRange], least: int, bytes_max: int = JOINED_BYTE
     joins: list[Join] = []
     for _, group in groupby(pieces, key=stream_of):
         run: list[LogRange] = []
-        for piece in [*group, None]:
-            size = sum(each.end - each.start for each in run)
-            fits = (
-                piece is not None and run and piece.start == run[-1].end and size + piece.end - piece.start <= bytes_max
-            )
-            if piece is None or (run and not fits):
+        size = 0
+        for piece in group:
+            fits = run and piece.start == run[-1].end and size + piece.end - piece.start <= bytes_max
+            if not fits:
                 if len(run) >= least:
                     joins.append(Join(tuple(run)))
-                run = []
-            if piece is not None:
-                run.append(piece)
+                run, size = [], 0
+            run.append(piece)
+            size += piece.end - piece.start
+        if len(run) >= least:
+            joins.append(Join(tuple(run)))
     return joins

@@ -12,12 +12,13 @@ from typing import Any
 
 from headway.control import sessions
 from headway.control.desk import Desk
-from headway.control.logs import trim
+from headway.control.logs import note_overgrown
 from headway.control.sessions import Session
 from headway.core.errors import BadInput, HeadwayError
 from headway.core.events import Event
 from headway.core.lifecycle import Claimed, NodeLost, Refused, Signal, TaskEnded, TaskMissing
 from headway.core.model import Cause, Node, Outcome, Phase, Resources, State, split_key, task_key
+from headway.storage.protocol import check_key
 from headway.store.protocol import LogRange
 
 
@@ -40,8 +41,9 @@ class Sync:
         _meet(desk, session, body)
         # Output first: the report that ends a task comes in the same call as its last bytes.
         ranges = [read_range(raw, desk.now) for raw in body.get("logs", ())]
-        desk.logs.extend(piece for piece in ranges if desk.book.log_ends.follows(piece, desk.store))
-        trim(desk, ranges)
+        fresh = [piece for piece in ranges if desk.book.log_ends.follows(piece, desk.store)]
+        desk.logs.extend(fresh)
+        note_overgrown(desk, fresh)
         for raw in body.get("reports", ()):
             self._report(desk, raw)
         for trouble in body.get("troubles", ()):
@@ -168,6 +170,5 @@ def read_range(raw: Mapping[str, Any], now: float) -> LogRange:
     start, end, offset = int(raw["start"]), int(raw["end"]), int(raw["key_offset"])
     if not 0 <= start < end or offset < 0:
         raise BadInput(f"log range {start} to {end} of {raw['task']} is empty or negative")
-    return LogRange(
-        job, attempt, task, int(raw["rank"]), str(raw["stream"])[:8], start, end, str(raw["key"]), offset, now
-    )
+    key = check_key(str(raw["key"]))
+    return LogRange(job, attempt, task, int(raw["rank"]), str(raw["stream"])[:8], start, end, key, offset, now)
