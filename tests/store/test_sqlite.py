@@ -79,10 +79,11 @@ def test_the_known_revision_is_the_newest_migration() -> None:
     assert {script.revision for script in scripts.walk_revisions()} == schema.KNOWN_REVISIONS
 
 
-def test_a_store_loads_neither_the_migrations_nor_an_object_mapper(tmp_path: Path) -> None:
+def test_a_store_loads_neither_migrations_nor_an_object_mapper_nor_the_other_database(tmp_path: Path) -> None:
     program = (
         "import sys; from headway.store.sql import SqlStore; SqlStore.open(sys.argv[1]);"
-        "print([name for name in sys.modules if name in ('alembic', 'sqlalchemy.orm', 'mako')])"
+        "print([name for name in sys.modules if name in "
+        "('alembic', 'mako', 'sqlalchemy.orm', 'sqlalchemy.dialects.postgresql')])"
     )
     done = subprocess.run([sys.executable, "-c", program, f"sqlite:///{tmp_path}/a.db"], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")

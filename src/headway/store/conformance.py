@@ -1,9 +1,6 @@
 """The law of all stores, as tests: a store is right when a subclass of StoreConformance passes with it.
 
-    class TestMyStore(StoreConformance):
-        def open_store(self, place): return MyStore(place)
-
-Needs pytest. Nothing in the server imports this file.
+A subclass says how to open a store (`open_store`) and nothing else. Needs pytest; the server never imports this file.
 """
 
 from __future__ import annotations
@@ -142,6 +139,12 @@ class StoreConformance:
     def test_an_odd_character_in_a_detail_does_not_spoil_the_batch(self, store: Store) -> None:
         store.commit(Batch(jobs=[change(a_job(detail="a\0b \udcff c")), change(a_job("j2"))]))
         assert ids(store.jobs(["j1", "j2"])) == ["j1", "j2"]
+
+    def test_an_odd_character_in_a_question_finds_nothing(self, store: Store) -> None:
+        for odd in ("j\0", "\udcff"):
+            assert not any([store.jobs([odd]), store.find(odd), store.attempts(odd), store.events(0, 9, odd)])
+            assert not any([store.page(JobFilter(name=odd), None, 9), store.page(JobFilter(ids=(odd,)), None, 9)])
+            assert not any([store.logs(odd), store.node(odd), store.submitted(odd)])
 
     def test_new_jobs_are_numbered_in_the_order_of_the_batch(self, store: Store) -> None:
         first = store.commit(Batch(jobs=[change(a_job("z")), change(a_job("a"))]))

@@ -74,8 +74,8 @@ jobs = sa.Table(
 sa.Index("ix_jobs_state", jobs.c.state, jobs.c.seq)
 sa.Index("ix_jobs_project", jobs.c.project, jobs.c.seq)
 sa.Index("ix_jobs_name", jobs.c.name, jobs.c.seq)
-_over = jobs.c.ended_at.is_not(None)
-sa.Index("ix_jobs_ended", jobs.c.ended_at, sqlite_where=_over, postgresql_where=_over)
+# Partial in SQLite alone, which else rewrites the entry at each change. Naming PostgreSQL here would load its dialect.
+sa.Index("ix_jobs_ended", jobs.c.ended_at, sqlite_where=jobs.c.ended_at.is_not(None))
 
 attempts = sa.Table(
     "attempts",

@@ -140,11 +140,12 @@ class SqlStore:
     # --- reading jobs ---
     def jobs(self, ids: Sequence[JobId]) -> list[Job]:
         by_id: dict[JobId, Job] = {}
+        asked = list(dict.fromkeys(map(rows.plain, ids)))
         with self._reading() as connection:
-            for chunk in in_chunks(list(dict.fromkeys(ids))):
+            for chunk in in_chunks(asked):
                 found = connection.exec_driver_sql(self._sql.many(self._sql.jobs, chunk), chunk)
                 by_id.update((job.id, job) for job in self._jobs(connection, found.fetchall()))
-        return [by_id[id] for id in dict.fromkeys(ids) if id in by_id]
+        return [by_id[id] for id in asked if id in by_id]
 
     def unfinished(self) -> list[Job]:
         with self._reading() as connection:
@@ -157,11 +158,11 @@ class SqlStore:
             query = query.where(jobs.seq < before_seq)
         for column in (jobs.project, jobs.user, jobs.queue, jobs.name):
             if wanted := getattr(which, column.name):
-                query = query.where(column == wanted)
+                query = query.where(column == rows.plain(wanted))
         if which.states:
             query = query.where(jobs.state.in_(sorted(which.states)))
         if which.ids:
-            query = query.where(jobs.id.in_(which.ids))
+            query = query.where(jobs.id.in_([rows.plain(id) for id in which.ids]))
         return self._select_jobs(query)
 
     def find(self, prefix_or_name: str, limit: int = 10) -> list[Job]:
@@ -218,7 +219,7 @@ class SqlStore:
         with self._reading() as connection:
             if job is not None:
                 seq = connection.execute(sa.select(_seq_of(job))).scalar()
-                query = query.where(events.job_seq == (seq or 0), events.job == job)
+                query = query.where(events.job_seq == (seq or 0), events.job == rows.plain(job))
             return [rows.read_event(row) for row in connection.execute(query)]
 
     def last_seq(self) -> int:
@@ -232,7 +233,7 @@ class SqlStore:
 
     def node(self, node: NodeId) -> Node | None:
         with self._reading() as connection:
-            row = connection.execute(sa.select(schema.nodes).where(schema.nodes.c.id == node)).one_or_none()
+            row = connection.execute(sa.select(schema.nodes).where(schema.nodes.c.id == rows.plain(node))).one_or_none()
         return rows.read_node(row) if row else None
 
     def logs(self, job: JobId, attempt: int | None = None) -> list[LogRange]:
@@ -260,13 +261,13 @@ class SqlStore:
 
     def submitted(self, key: str) -> SubmitKey | None:
         with self._reading() as connection:
-            query = sa.select(schema.submit_keys).where(schema.submit_keys.c.key == key)
+            query = sa.select(schema.submit_keys).where(schema.submit_keys.c.key == rows.plain(key))
             row = connection.execute(query).one_or_none()
         return rows.read_key(row) if row else None
 
 
 def _seq_of(job: JobId) -> sa.ScalarSelect[Any]:
-    return sa.select(schema.jobs.c.seq).where(schema.jobs.c.id == job).scalar_subquery()
+    return sa.select(schema.jobs.c.seq).where(schema.jobs.c.id == rows.plain(job)).scalar_subquery()
 
 
 def _reason(error: Exception) -> str:

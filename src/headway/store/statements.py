@@ -44,10 +44,12 @@ class Statements:
         jobs, attempts, tasks, events = schema.jobs, schema.attempts, schema.tasks, schema.events
         ranges, ends, counters = schema.log_ranges, schema.log_ends, schema.counters
 
+        # Both rows are locked: of a row that it joins without locking it, PostgreSQL would show what was there before
+        # the wait, and a leader that was replaced meanwhile would go on writing.
         self.lock = self._text(
             sa.select(counters.c.event_seq, counters.c.job_seq, schema.leader)
             .select_from(counters.join(schema.leader, schema.leader.c.one == counters.c.one))
-            .with_for_update(of=counters)
+            .with_for_update()
         )
         self.count = self._update(counters, ["event_seq", "job_seq"], ["one"])
         self.lead = self._update(schema.leader, ["server", "epoch", "until", "address"], ["one"])

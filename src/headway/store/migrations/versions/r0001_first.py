@@ -59,7 +59,7 @@ def _jobs() -> None:
         sa.Column("array_id", sa.Text(), nullable=True),
         sa.Column("array_index", INT, nullable=True),
     )
-    op.create_index("ix_jobs_ended", "jobs", ["ended_at"], sqlite_where=over, postgresql_where=over)
+    op.create_index("ix_jobs_ended", "jobs", ["ended_at"], sqlite_where=over)
     op.create_index("ix_jobs_name", "jobs", ["name", "seq"])
     op.create_index("ix_jobs_project", "jobs", ["project", "seq"])
     op.create_index("ix_jobs_state", "jobs", ["state", "seq"])
