@@ -14,6 +14,8 @@ import sys
 from headway_agent import facts, shipping, upgrading
 from headway_agent.couriers import Courier, Inbox
 from headway_agent.decide import (
+    LAZY_AFTER_S,
+    POLL_WAIT_S,
     Answered,
     EndAgent,
     Exit,
@@ -44,7 +46,7 @@ from headway_agent.keeping import PROTOCOL as KEEPER_PROTOCOL
 from headway_agent.launch import SUBDIRECTORIES, base_env, go_env, launch_of
 from headway_agent.nodedir import FactLog, NodeDir, Taken, boottime_s, remove_tree
 from headway_agent.outcomes import first_failing
-from headway_agent.wire import Connection, Home, Unreachable
+from headway_agent.wire import Connection, Home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +57,18 @@ if TYPE_CHECKING:
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
 ANSWER_S_MAX = 30.0  # Beyond the time for which the server may hold a sync.
 KEEPER_RETRY_S = 0.02
+IDLE_S = 0.05
+OTHER_VERSION_S = 0.3
 LOOK_S = 0.5  # How often output files of running tasks are looked at.
+
+
+class Line:
+    """A connection to the server with the thread that waits on it, and the number of the sync under way there."""
+
+    def __init__(self, connection: Connection, courier: Courier) -> None:
+        self.connection = connection
+        self.courier = courier
+        self.seq = 0
 
 
 class Agent:
@@ -74,8 +87,7 @@ class Agent:
         )
         self.home = Home(flags.get("server", ""), flags.get("server_file", ""), flags["token_file"])
         self.inbox = Inbox()
-        self.sync_line, self.wake_line = Connection(self.home), Connection(self.home)
-        self.syncer, self.waker = Courier("sync", self.inbox), Courier("wake", self.inbox)
+        self.lines = [Line(Connection(self.home), Courier("sync", self.inbox)) for _ in range(2)]
         self.shipper, self.janitor = Courier("ship", self.inbox), Courier("tidy", self.inbox)
         self.store = self._storage()
         self.link = KeeperLink(node_dir, base_env(os.environ))
@@ -124,11 +136,10 @@ class Agent:
             return KEEPER_RETRY_S
         now = boottime_s()
         times = []
-        call = next_call(self.state, now)
-        if call == "sync":
+        if next_call(self.state, now):
             times.append(self.sync_at_s)
         elif self.state.changed:
-            times.append(self.state.lazy_since_s + 1.0)
+            times.append(max(now + IDLE_S, self.state.lazy_since_s + LAZY_AFTER_S))
         if not self.shipping:
             times += [at for at in (self._ship_due_s(),) if at is not None]
         return max(0.0, min(times) - now) if times else None
@@ -243,31 +254,22 @@ class Agent:
 
     def _call(self) -> None:
         now = boottime_s()
-        call = next_call(self.state, now)
-        if call == "sync" and now >= self.sync_at_s:
-            wait_s = self.flags.get("poll_wait_s", 20.0)
-            body = sync_body(self.state, self.facts, now, wait_s)
-            self.syncer.ask(
-                lambda: self.sync_line.post("/agent/sync", body, body["wait_s"] + ANSWER_S_MAX), self._replied
-            )
-        elif call == "wake" and self.state.flight is not None:
-            self.state.flight.woken = True
-            who = {"node": self.state.node, "agent_epoch": self.state.agent_epoch}
-            self.waker.ask(lambda: self.wake_line.post("/agent/wake", who, ANSWER_S_MAX), self._woke)
-
-    def _woke(self, result: Any) -> None:
-        if isinstance(result, tuple) and result[0] < 300:
+        if not next_call(self.state, now) or now < self.sync_at_s:
             return
-        # A server that cannot be woken: give the held sync up, and say everything again in a new one.
-        if self.state.flight is not None and self.state.flight.woken:
-            self.sync_line.abort()
+        body = sync_body(self.state, self.facts, now, self.flags.get("poll_wait_s", POLL_WAIT_S))
+        seq, limit_s = body["seq"], body["wait_s"] + ANSWER_S_MAX
+        line = next(line for line in self.lines if not line.seq)
+        line.seq = seq
+        line.courier.ask(
+            lambda: line.connection.post("/agent/sync", body, limit_s), lambda result: self._replied(line, result)
+        )
 
-    def _replied(self, result: Any) -> None:
+    def _replied(self, line: Line, result: Any) -> None:
+        seq, line.seq = line.seq, 0
         if isinstance(result, tuple):
             status, reply = result
             if status == 200 and "leader_epoch" in reply:
-                self.backoff_s, self.sync_at_s = 0.0, 0.0
-                self.happened(Answered(reply))
+                self._answered(seq, reply)
                 return
             if status == 409 and reply.get("stale"):
                 self.happened(Superseded())
@@ -277,13 +279,17 @@ class Agent:
             detail = f"the server answered {status}"
         else:
             detail = str(result)
-        woken = self.state.flight is not None and self.state.flight.woken
-        self.happened(NotAnswered())
-        if woken and isinstance(result, Unreachable):
-            return  # We gave it up ourselves.
+        self.happened(NotAnswered(seq))
         self.backoff_s = min(BACKOFF_S_MAX, max(BACKOFF_S_MIN, self.backoff_s * 2))
         self.sync_at_s = boottime_s() + self.backoff_s
         self.log.say("sync not answered", detail=detail, again_in_s=self.backoff_s)
+
+    def _answered(self, seq: int, reply: Mapping[str, Any]) -> None:
+        self.backoff_s, self.sync_at_s = 0.0, 0.0
+        if reply.get("agent_version", self.state.agent_version) != self.state.agent_version:
+            # The server holds no sync of another version: do not ask as fast as it answers.
+            self.sync_at_s = boottime_s() + OTHER_VERSION_S
+        self.happened(Answered(reply, seq))
 
     def _upgrade(self, version: str) -> None:
         now = boottime_s()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from headway_agent.happenings import Act, Fact
 
 __all__ = [
-    "decide", "next_call", "sync_body", "digest_of", "State", "Task", "Act", "Fact",
+    "decide", "next_call", "sync_body", "digest_of", "LAZY_AFTER_S", "POLL_WAIT_S", "State", "Task", "Act", "Fact",
     "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
     "Exit", "TaskOver", "Range", "Shipped", "Troubled",
     "Hold", "Go", "Stop", "Forget", "Lease", "Upgrade", "EndAgent",
@@ -97,7 +97,7 @@ class Flight:
     held: bool  # The server may keep it waiting.
     reports: dict[str, bool]
     ranges: list[Range]
-    woken: bool = False
+    troubles: bool = False
 
 
 @dataclass
@@ -110,6 +110,7 @@ class State:
     leader_epoch: int = 0
     deadline_s: float = 0.0
     granted_s: float = 0.0
+    granted_by_s: float = 0.0  # When the sync was sent that brought the lease; an older one brings nothing.
     listed: bool = False  # The keeper said what it has; before that there is nothing true to report.
     full_due: bool = True
     tasks: dict[str, Task] = field(default_factory=dict)
@@ -125,7 +126,8 @@ class State:
     troubles_due: bool = False
     reports_xor: int = 0
     duties_xor: int = 0
-    flight: Flight | None = None
+    flights: dict[int, Flight] = field(default_factory=dict)  # By seq: at most one held, and one with news.
+    seq: int = 0
 
 
 def decide(state: State, fact: Fact, now: float) -> list[Act]:
@@ -265,10 +267,9 @@ def _troubled(state: State, fact: Troubled, now: float, acts: list[Act]) -> None
 
 
 def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None:
-    flight, reply = state.flight, fact.reply
+    flight, reply = _landed(state, fact.seq), fact.reply
     if flight is None:
         return
-    state.flight = None
     if flight.full:
         state.full_due = False
     if reply["leader_epoch"] != state.leader_epoch:
@@ -279,7 +280,8 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
     for task in state.tasks.values() if flight.full else ():
         task.resumable = True
     _rewind(state, flight, reply.get("safe") or {}, now)
-    if reply.get("lease_left_s") is not None:
+    if reply.get("lease_left_s") is not None and flight.sent_s >= state.granted_by_s:
+        state.granted_by_s = flight.sent_s
         state.granted_s = float(reply["lease_left_s"])
         state.deadline_s = flight.sent_s + state.granted_s
         acts.append(Lease(state.deadline_s, state.granted_s))
@@ -289,6 +291,10 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
     version = reply.get("agent_version")
     if version and state.agent_version and version != state.agent_version:
         acts.append(Upgrade(version))
+
+
+def _landed(state: State, seq: int) -> Flight | None:
+    return state.flights.pop(seq or min(state.flights, default=0), None)
 
 
 def _rewind(state: State, flight: Flight, safe: Mapping[str, Mapping[str, int]], now: float) -> None:
@@ -397,20 +403,19 @@ def _stop(state: State, task: Task, grace_s: float, now: float, acts: list[Act])
 
 
 def _not_answered(state: State, fact: NotAnswered, now: float, acts: list[Act]) -> None:
-    flight = state.flight
+    flight = _landed(state, fact.seq)
     if flight is None:
         return
-    state.flight = None
     for key, urgent in flight.reports.items():
         if key in state.tasks:
             _change(state, key, urgent, now)
     told = [piece for piece in flight.ranges if piece.task in state.tasks]
     state.ranges = told + state.ranges
-    state.troubles_due = state.troubles_due or bool(state.troubles)
+    state.troubles_due = state.troubles_due or flight.troubles
 
 
 def _superseded(state: State, fact: Superseded, now: float, acts: list[Act]) -> None:
-    state.flight = None
+    state.flights.clear()
     acts.append(EndAgent("a newer agent serves this node"))
 
 
@@ -485,14 +490,15 @@ def _set_duty(state: State, key: str, do: str | None) -> None:
 
 
 def next_call(state: State, now: float) -> str:
-    """What to send now: "sync", "wake" (to have a held sync answered, since there is news), or "" for nothing."""
-    if not state.listed:
+    """What to send now: "sync", "wake" (a sync with news, beside the one that the server holds), or "" for nothing.
+
+    Who has no second line for the news may give up the held sync (NotAnswered) and send a new one instead.
+    """
+    if not state.listed or any(not flight.held for flight in state.flights.values()):
         return ""
-    if state.flight is None:
+    if not state.flights:
         return "sync"
-    if state.flight.held and not state.flight.woken and _news(state, now):
-        return "wake"
-    return ""
+    return "wake" if _news(state, now) else ""
 
 
 def _news(state: State, now: float) -> bool:
@@ -503,15 +509,18 @@ def _news(state: State, now: float) -> bool:
 
 def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float = POLL_WAIT_S) -> dict[str, Any]:
     """Make the next request and remember it as under way. With news in it, it asks for an answer at once."""
-    assert state.flight is None, "one sync at a time: replies are applied in the order of their requests"
+    assert len(state.flights) < 2, "one sync is held, one brings news; there is never a third"
     full = state.full_due
     keys = list(state.tasks) if full else [key for key in state.changed if key in state.tasks]
     reports = [_report(state.tasks[key]) for key in keys if state.tasks[key].phase != HOLDING]
-    wait_s = 0.0 if full or state.urgent or state.ranges else wait_s
+    if full or state.flights or reports or state.ranges or state.troubles_due:
+        wait_s = 0.0
     if state.granted_s:
         wait_s = min(wait_s, state.granted_s / 4)
+    state.seq += 1
     body: dict[str, Any] = {
         "protocol": PROTOCOL,
+        "seq": state.seq,
         "node": state.node,
         "pool": state.pool,
         "boot_id": state.boot_id,
@@ -527,9 +536,9 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
     }
     if full:
         body["facts"] = dict(facts)
-    if state.troubles_due or state.troubles:
+    if state.troubles_due:
         body["troubles"] = [{"what": what, "detail": detail} for what, detail in sorted(state.troubles.items())]
-    state.flight = Flight(now, full, wait_s > 0, dict(state.changed), state.ranges)
+    state.flights[state.seq] = Flight(now, full, wait_s > 0, state.changed, state.ranges, state.troubles_due)
     state.changed, state.ranges, state.urgent, state.troubles_due = {}, [], 0, False
     return body
 

@@ -108,12 +108,17 @@ class Troubled:
 
 @dataclass(frozen=True)
 class Answered:
+    """A reply came. `seq` is the number of the answered sync; 0 means the oldest under way."""
+
     reply: Mapping[str, Any]
+    seq: int = 0
 
 
 @dataclass(frozen=True)
 class NotAnswered:
     """No reply came. Nothing is known about what the server took in; everything unanswered is said again."""
+
+    seq: int = 0
 
 
 @dataclass(frozen=True)

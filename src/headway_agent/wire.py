@@ -82,15 +82,6 @@ class Connection:
         if sock is not None:
             sock.close()
 
-    def abort(self) -> None:
-        """Called from another thread: makes the request under way fail at once."""
-        sock = self.sock
-        if sock is not None:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # It ended by itself.
-
     def _connect(self) -> str:
         scheme, _, rest = self.home.url().partition("://")
         authority, _, prefix = rest.partition("/")

@@ -35,8 +35,6 @@ class Server:
         self.index: dict[str, dict[str, list[dict[str, Any]]]] = {}
         self.sent: dict[str, str] = {}
         self.bodies: list[dict[str, Any]] = []
-        self.woken = 0
-        self.waker = True  # Whether /agent/wake is known.
         self.hold_go = False
         self.lease_left_s = 3600.0
         self.program: bytes = b""
@@ -97,9 +95,8 @@ class Server:
             want = lambda: {key: duty["do"] for key, duty in self.duties.items()}  # noqa: E731
             known = body["duties_digest"] == digest_of(self.sent)
             if body["wait_s"] and known:
-                woken = self.woken
-                self.lock.wait_for(lambda: want() != self.sent or self.woken != woken, body["wait_s"])
-            before = dict(self.sent) if known else {}
+                self.lock.wait_for(lambda: want() != self.sent, body["wait_s"])
+            before = dict(self.sent) if known else {}  # Relative to what was last sent, on whichever line.
             self.sent = want()
             changed = [duty for key, duty in self.duties.items() if before.get(key) != duty["do"]]
             return 200, {
@@ -133,11 +130,6 @@ class Server:
     def _safe(self, task: str) -> dict[str, int]:
         return {slot: pieces[-1]["end"] for slot, pieces in self.index[task].items() if pieces}
 
-    def wake(self) -> None:
-        with self.lock:
-            self.woken += 1
-            self.lock.notify_all()
-
 
 def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
@@ -157,9 +149,6 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
             body = json.loads(self._body() or b"{}")
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
                 self._answer(401, b"{}")
-            elif self.path == "/agent/wake":
-                server.wake()
-                self._answer(200 if server.waker else 404, b"{}")
             else:
                 status, reply = server.sync(body)
                 self._answer(status, json.dumps(reply).encode())

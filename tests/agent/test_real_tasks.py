@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent.packing import pack
+from headway.engines import agent_zip
 from tests.agent.home import Node, a_node
 
 pytestmark = pytest.mark.real
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def node(headway_home: Path) -> Iterator[Node]:
-    pack(str(headway_home / "agent.pyz"))
+    (headway_home / "agent.pyz").write_bytes(agent_zip.build().data)
     with a_node(headway_home, headway_home / "agent.pyz") as node:
         yield node
 
