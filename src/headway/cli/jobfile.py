@@ -1,4 +1,4 @@
-"""Reads and writes a job's YAML file: YAML 1.2's idea of true and of numbers, no doubled keys, errors that name the line.
+"""Reads and writes job files in YAML 1.2's idea of true and of numbers; no doubled keys, errors that name the line.
 
 core/spec.py decides which keys and values a job may have.
 """

@@ -68,9 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(output, from_click(error))
     except (KeyboardInterrupt, click.Abort):
         return exits.INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as leaving:
+        # Click turns a reader that went away into an exit of its own.
+        if isinstance(leaving, SystemExit) and not isinstance(leaving.__context__, BrokenPipeError):
+            raise
         # The interpreter flushes stdout once more when it ends; let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return exits.BROKEN_PIPE
     except Exception as error:
         if {"-v", "--verbose"} & set(words):

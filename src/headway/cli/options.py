@@ -40,6 +40,7 @@ def connect(output: Output) -> Any:
     from headway.client.sdk import Client
 
     client = Client()
+    click.get_current_context().call_on_close(client.close)
     if output.verbose:
         client.on_trouble(lambda sentence: output.say(f"headway: {sentence}; trying again"))
     return client
