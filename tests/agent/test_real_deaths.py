@@ -1,0 +1,184 @@
+"""Real deaths: of the agent, of the keeper, of the server, of the lease; and what outlives them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from headway.engines import agent_zip
+from headway_agent import decide, keeper
+from tests.agent.home import Node, alive
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.real
+
+
+def a_long_task(node: Node, gate: Path, name: str = "job1/1/0") -> tuple[str, int]:
+    """A task that says its pid and ends with 7 when the gate opens."""
+    script = f"echo $$; while [ ! -e {gate} ]; do sleep 0.02; done; echo end; exit 7"
+    task = node.server.give(name, "sh", "-c", script)
+    return task, first_line(node, name)
+
+
+def first_line(node: Node, name: str) -> int:
+    out = node.path / "tasks" / name.replace("/", "-") / "rank0.out"
+    return int(wait_until(lambda: out.exists() and out.read_text().split("\n")[0], every_s=0.01))
+
+
+def test_a_killed_agent_comes_back_to_the_same_rank(node: Node, headway_home: Path) -> None:
+    node.start()
+    gate = headway_home / "gate"
+    task, pid = a_long_task(node, gate)
+    node.kill_agent()
+    assert alive(pid)
+    node.start()
+    wait_until(lambda: any(body["agent_epoch"] == 2 for body in node.server.bodies), every_s=0.01)
+    assert node.server.phase(task) == "running"
+    gate.touch()
+    outcome = node.server.outcome(task)
+    assert (outcome["exit_code"], outcome["cause"]) == (7, "user_code")
+    assert node.server.output(task) == b"%d\nend\n" % pid
+
+
+def test_an_exit_outlives_the_agent_that_was_dead_when_it_happened(node: Node, headway_home: Path) -> None:
+    node.start()
+    gate = headway_home / "gate"
+    task, pid = a_long_task(node, gate)
+    node.kill_agent()
+    gate.touch()
+    wait_until(lambda: not alive(pid), every_s=0.01)
+    node.start()
+    assert node.server.outcome(task)["exit_code"] == 7
+    assert node.server.output(task) == b"%d\nend\n" % pid
+
+
+def test_a_claim_outlives_the_agent(node: Node) -> None:
+    node.server.hold_go = True
+    node.start()
+    task = node.server.give("job1/1/0", "echo", "hello")
+    wait_until(lambda: node.server.phase(task) == "claimed", every_s=0.01)
+    node.kill_agent()
+    node.server.tell(task, "go", peers=[])
+    node.start()
+    assert node.server.outcome(task)["cause"] is None
+    assert node.server.output(task) == b"hello\n"
+
+
+def test_with_the_keeper_die_its_ranks_and_all_their_descendants(node: Node, headway_home: Path) -> None:
+    node.start()
+    pids = headway_home / "pids"
+    child = f"echo $$ >> {pids}; exec sleep 600"
+    script = f'sh -c "$0" & setsid sh -c "$0" & setsid env -i PATH="$PATH" sh -c "$0" & echo $$ >> {pids}; wait'
+    task = node.server.give("job1/1/0", "sh", "-c", script, child)
+    wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 4, every_s=0.01)
+    old = node.pid("keeper.pid")
+    os.kill(old, signal.SIGKILL)
+    assert node.server.outcome(task)["cause"] == "outcome_lost"
+    assert [pid for pid in map(int, pids.read_text().split()) if alive(pid)] == []
+    again = node.server.give("job1/2/0", "echo", "again")
+    assert node.server.outcome(again)["cause"] is None
+    assert node.pid("keeper.pid") != old
+
+
+def test_the_guard_sweeps_with_the_agent_dead_too(node: Node, headway_home: Path) -> None:
+    node.start()
+    _, pid = a_long_task(node, headway_home / "gate")
+    node.kill_agent()
+    os.kill(node.pid("keeper.pid"), signal.SIGKILL)
+    wait_until(lambda: not alive(pid), every_s=0.01)
+
+
+def test_a_lease_that_runs_out_ends_the_ranks_with_the_agent_dead(node: Node, headway_home: Path) -> None:
+    node.server.lease_left_s = 2.0
+    node.start("--poll-wait-s", "0.3")
+    gate = headway_home / "gate"
+    task, pid = a_long_task(node, gate)
+    granted_until_s = keeper.boottime_s() + 2.0
+    node.kill_agent()
+    wait_until(lambda: not alive(pid), every_s=0.01, limit_s=10)
+    assert keeper.boottime_s() < granted_until_s + 0.1
+    node.server.lease_left_s = 3600.0
+    node.start()
+    assert node.server.outcome(task)["cause"] == "node_lost"
+
+
+def test_a_server_that_is_away_is_waited_for(node: Node, headway_home: Path) -> None:
+    node.start()
+    gate = headway_home / "gate"
+    task, pid = a_long_task(node, gate)
+    node.server.refuse_status = 503
+    gate.touch()
+    wait_until(lambda: not alive(pid), every_s=0.01)
+    node.server.refuse_status = 0
+    assert node.server.outcome(task)["exit_code"] == 7
+    assert node.server.output(task) == b"%d\nend\n" % pid
+
+
+def test_two_agents_never_serve_one_directory(node: Node) -> None:
+    node.start()
+    wait_until(lambda: node.server.bodies, every_s=0.01)
+    second = subprocess.run(node.command(), capture_output=True, text=True, timeout=30)
+    assert second.returncode == 3
+    assert "another agent" in second.stderr
+
+
+def test_an_agent_is_replaced_under_a_running_task(node: Node, headway_home: Path) -> None:
+    node.start()
+    gate = headway_home / "gate"
+    task, pid = a_long_task(node, gate)
+    assert node.agent is not None
+    keeper_pid, newer = node.pid("keeper.pid"), agent_zip.pack(
+        {**agent_zip._sources(agent_zip.files("headway_agent"), "headway_agent/"), "__main__.py": agent_zip.MAIN.encode(),
+         "more.py": b"# another version\n"}
+    )  # fmt: skip
+    node.server.program, node.server.version = newer.data, newer.version
+    wait_until(lambda: node.server.bodies[-1]["agent_version"] == newer.version, every_s=0.01)
+    assert node.server.bodies[-1]["agent_epoch"] == 2
+    assert node.agent.poll() is None
+    gate.touch()
+    assert node.server.outcome(task)["exit_code"] == 7
+    assert node.server.output(task) == b"%d\nend\n" % pid
+    assert node.pid("keeper.pid") == keeper_pid
+
+
+def test_an_agent_that_is_asked_to_end_leaves_the_ranks_alone(node: Node, headway_home: Path) -> None:
+    node.start()
+    gate = headway_home / "gate"
+    task, pid = a_long_task(node, gate)
+    assert node.agent is not None
+    node.agent.send_signal(signal.SIGTERM)
+    assert node.agent.wait(timeout=30) == 0
+    assert alive(pid)
+    node.start()
+    gate.touch()
+    assert node.server.outcome(task)["exit_code"] == 7
+
+
+def test_release_leaves_nothing(node: Node, headway_home: Path) -> None:
+    node.start()
+    _, pid = a_long_task(node, headway_home / "gate")
+    keeper_pid, agent_pid = node.pid("keeper.pid"), node.pid("agent.pid")
+    node.release()
+    assert [each for each in (pid, keeper_pid, agent_pid) if alive(each)] == []
+    assert not any(str(node.path) in command for command in commands())
+
+
+def commands() -> list[str]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                found.append(Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+            except OSError:
+                continue
+    return found
+
+
+def test_digests_are_those_of_the_protocol() -> None:
+    assert decide.digest_of({}) == "0" * 16
+    pairs = {"a/1/0": "go", "b/1/0": "claim"}
+    assert decide.digest_of(pairs) == decide.digest_of(dict(reversed(pairs.items())))
