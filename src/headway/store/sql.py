@@ -214,17 +214,18 @@ class SqlStore:
 
     # --- reading the rest ---
     def events(self, after: int, limit: int, job: JobId | None = None) -> list[Event]:
-        events = schema.events.c
-        query = sa.select(schema.events).where(events.seq > after).order_by(events.seq).limit(limit)
         with self._reading() as connection:
-            if job is not None:
-                seq = connection.execute(sa.select(_seq_of(job))).scalar()
-                query = query.where(events.job_seq == (seq or 0), events.job == rows.plain(job))
-            return [rows.read_event(row) for row in connection.execute(query)]
+            if job is None:
+                found = connection.exec_driver_sql(self._sql.events, (after, limit))
+            else:
+                id = rows.plain(job)
+                seq = connection.exec_driver_sql(self._sql.seq_of_job, (id,)).scalar()
+                found = connection.exec_driver_sql(self._sql.events_of_job, (after, seq or 0, id, limit))
+            return [rows.read_event(row) for row in found.fetchall()]
 
     def last_seq(self) -> int:
         with self._reading() as connection:
-            return int(connection.execute(sa.select(schema.counters.c.event_seq)).scalar_one())
+            return int(connection.exec_driver_sql(self._sql.last_seq).scalar_one())
 
     def nodes(self) -> list[Node]:
         with self._reading() as connection:
@@ -245,11 +246,9 @@ class SqlStore:
             return [rows.read_log(row, job) for row in connection.execute(query)]
 
     def log_ends(self, job: JobId, attempt: int, task: int) -> dict[tuple[int, str], int]:
-        ends = schema.log_ends.c
-        query = sa.select(ends.rank, ends.stream, ends.end).order_by(ends.rank, ends.stream)
-        query = query.where(ends.job == _seq_of(job), ends.attempt == attempt, ends.task == task)
         with self._reading() as connection:
-            return {(rank, stream): end for rank, stream, end in connection.execute(query)}
+            found = connection.exec_driver_sql(self._sql.log_ends, (rows.plain(job), attempt, task))
+            return {(rank, stream): end for rank, stream, end in found.fetchall()}
 
     def key_in_use(self, keys: Sequence[str]) -> set[str]:
         column = schema.log_ranges.c.key
@@ -261,8 +260,7 @@ class SqlStore:
 
     def submitted(self, key: str) -> SubmitKey | None:
         with self._reading() as connection:
-            query = sa.select(schema.submit_keys).where(schema.submit_keys.c.key == rows.plain(key))
-            row = connection.execute(query).one_or_none()
+            row = connection.exec_driver_sql(self._sql.submitted, (rows.plain(key),)).one_or_none()
         return rows.read_key(row) if row else None
 
 

@@ -84,6 +84,28 @@ class Statements:
             .order_by(tasks.c.job, tasks.c.index)
         )
 
+        self._prepare_small_reads()
+
+    def _prepare_small_reads(self) -> None:
+        """What is asked once or more for each job, or by everybody who follows the events."""
+        events, ends, keys = schema.events, schema.log_ends, schema.submit_keys
+        after = sa.select(events).where(events.c.seq > sa.bindparam("after"))
+        limit = f" LIMIT {self.mark}"  # By hand: SQLAlchemy gives SQLite an offset too.
+        self.events = self._text(after.order_by(events.c.seq), ["after"]) + limit
+        of_job = after.where(events.c.job_seq == sa.bindparam("job_seq"), events.c.job == sa.bindparam("job"))
+        self.events_of_job = self._text(of_job.order_by(events.c.seq), ["after", "job_seq", "job"]) + limit
+        self.last_seq = self._text(sa.select(schema.counters.c.event_seq))
+        self.seq_of_job = self._text(sa.select(schema.jobs.c.seq).where(schema.jobs.c.id == sa.bindparam("id")), ["id"])
+        self.log_ends = self._text(
+            sa.select(ends.c.rank, ends.c.stream, ends.c.end)
+            .join(schema.jobs, schema.jobs.c.seq == ends.c.job)
+            .where(schema.jobs.c.id == sa.bindparam("id"))
+            .where(ends.c.attempt == sa.bindparam("attempt"), ends.c.task == sa.bindparam("task"))
+            .order_by(ends.c.rank, ends.c.stream),
+            ["id", "attempt", "task"],
+        )
+        self.submitted = self._text(sa.select(keys).where(keys.c.key == sa.bindparam("key")), ["key"])
+
     def many(self, statement: str, values: Sequence[Any]) -> str:
         """The statement with as many marks in its list as there are values."""
         return statement.replace(MANY, ",".join([self.mark] * len(values)))
