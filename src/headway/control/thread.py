@@ -18,7 +18,7 @@ from headway.control.commands import Command
 from headway.control.cycle import Ask, Cycle
 from headway.control.sessions import Reply
 from headway.control.syncing import Sync
-from headway.core.errors import Unavailable
+from headway.core.errors import BadInput, Unavailable
 from headway.store.protocol import LeaderLost
 
 log = structlog.get_logger()
@@ -50,27 +50,30 @@ class ControlThread:
 
     def do(self, command: Command) -> Future[Any]:
         """Have a command done and saved."""
-        future: Future[Any] = Future()
+        future: Future[Any] = _promise()
         self._put(Ask(command, future.set_result, future.set_exception))
         return future
 
     def sync(self, body: Mapping[str, Any]) -> Future[Reply]:
         """An agent's call: its reply comes when it is saved and there is something to say, or its patience is over."""
-        future: Future[Reply] = Future()
+        future: Future[Reply] = _promise()
 
-        def begin() -> Ask:
-            sync = self.cycle.heard(body, time.monotonic())
+        def begin() -> Ask | None:
+            try:
+                sync = self.cycle.heard(body, time.monotonic())
+            except (KeyError, TypeError, ValueError) as error:
+                future.set_exception(BadInput(f"the sync cannot be read: {error!r}"))
+                return None
             return Ask(sync, lambda _: self._answer(sync, future), future.set_exception)
 
         self._put(begin)
         return future
 
     def _answer(self, sync: Sync, future: Future[Reply]) -> None:
-        def deliver(reply: Reply) -> None:
-            if not future.cancelled():
-                future.set_result(reply)
-
-        self.cycle.reply(sync, time.time(), time.monotonic(), deliver)
+        try:
+            self.cycle.reply(sync, time.time(), time.monotonic(), future.set_result)
+        except (KeyError, TypeError, ValueError) as error:
+            future.set_exception(BadInput(f"the sync cannot be answered: {error!r}"))
 
     def run(self, work: Callable[[Cycle], None]) -> None:
         """Run something on the control thread, between two turns."""
@@ -116,6 +119,13 @@ class ControlThread:
             if ask is not None:
                 asks.append(ask)
         return asks
+
+
+def _promise() -> Future[Any]:
+    """A future that its waiter cannot cancel: a caller who goes away must not trip the thread that answers him."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
 
 
 def _ignore(_: object) -> None:

@@ -1,0 +1,100 @@
+"""The control thread lives on whatever its callers do."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headway.control.commands import Stop, Submit
+from headway.control.cycle import Cycle
+from headway.control.thread import ControlThread
+from headway.core.errors import BadInput, NotFound, Unavailable
+from headway.core.model import Pool
+from headway.settings import Settings
+from headway.store.memory import MemoryStore
+from tests.builders import a_spec
+
+
+@pytest.fixture
+def control() -> Iterator[ControlThread]:
+    cycle = Cycle(MemoryStore(), Settings(), [Pool("local", "local")], 0, time.monotonic(), lambda said: None)
+    control = ControlThread(cycle, lambda: None)
+    control.start()
+    yield control
+    control.stop()
+
+
+def submit(job: str) -> Submit:
+    return Submit((a_spec(),), "ada", lambda: job)
+
+
+def test_a_command_is_done_and_saved(control: ControlThread) -> None:
+    assert control.do(submit("j1")).result(timeout=30) == ["j1"]
+    assert control.cycle.store.jobs(["j1"])
+
+
+def test_a_caller_who_goes_away_while_his_command_waits_harms_nobody(control: ControlThread) -> None:
+    class Slow:
+        def apply(self, desk: Any) -> None:
+            released.wait(30)
+
+    released = threading.Event()
+
+    async def give_up() -> None:
+        waiting = asyncio.ensure_future(asyncio.wrap_future(control.do(submit("j1"))))
+        await asyncio.sleep(0)
+        waiting.cancel()
+
+    slow = control.do(Slow())
+    asyncio.run(give_up())
+    released.set()
+    slow.result(timeout=30)
+    assert control.do(submit("j2")).result(timeout=30) == ["j2"]
+    assert control.alive
+    assert len(control.cycle.store.jobs(["j1", "j2"])) == 2
+
+
+ME = {"node": "n1", "pool": "local", "boot_id": "b", "agent_epoch": 1, "protocol": 1}
+UNREADABLE: dict[str, dict[str, Any]] = {
+    "empty": {},
+    "bare": {"node": "n1"},
+    "no number": {**ME, "agent_epoch": "x"},
+    "no patience": {**ME, "wait_s": "x"},
+    "no list": {**ME, "reports": 7},
+    "no report": {**ME, "reports": [7]},
+    "no task": {**ME, "reports": [{"task": "a/b", "phase": "claimed"}]},
+    "no range": {**ME, "logs": [{"task": "j1/1/0"}]},
+    "no facts": {**ME, "full": True, "facts": {"cpus": "many"}},
+}
+
+
+@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_sync_that_cannot_be_read_is_refused_and_nothing_else_happens(
+    control: ControlThread, body: dict[str, Any]
+) -> None:
+    with pytest.raises(Exception) as refused:
+        control.sync(body).result(timeout=30)
+    assert not isinstance(refused.value, TimeoutError)
+    assert control.alive
+    assert control.do(submit("j1")).result(timeout=30) == ["j1"]
+
+
+def test_a_command_that_is_refused_says_why(control: ControlThread) -> None:
+    with pytest.raises(NotFound, match='no job "nobody"'):
+        control.do(Stop("nobody", "ada")).result(timeout=30)
+
+
+def test_after_the_stop_nothing_is_taken(control: ControlThread) -> None:
+    control.stop()
+    with pytest.raises(Unavailable, match="stopping"):
+        control.do(submit("j1"))
+
+
+def test_an_agent_of_another_protocol_is_told_so(control: ControlThread) -> None:
+    with pytest.raises(BadInput, match="protocol"):
+        control.sync({"node": "n1", "protocol": 99}).result(timeout=30)
