@@ -173,6 +173,7 @@ def assemble(settings: Settings, home: Home, url: str, on_lost_lead: Callable[[]
         hub.publish(said)
         for each in housekeeping:
             each.note(said.logs)
+            each.dropped(said.loose_keys)
 
     cycle = Cycle(store, settings, [pool], lead.epoch, time.monotonic(), publish, agent.version)
     control = ControlThread(cycle, on_lost_lead)
