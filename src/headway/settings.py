@@ -1,20 +1,17 @@
 """Every setting: name with its unit, default, one sentence. Where a value came from can be told.
 
 Sources, later ones win: built in, the system's config.toml, the user's config.toml, HEADWAY_* variables, flags.
-The reference page and `headway config explain` are written from this file.
+The reference page and `headway config explain` are written from this file. What only some callers need is imported
+where it is used: every command of the command line pays for the imports here.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
-
-import platformdirs
 
 from headway.core.errors import BadInput
 from headway.core.units import duration_s, size_bytes
@@ -107,6 +104,8 @@ def home_from(env: Mapping[str, str]) -> Home:
     if root:
         base = Path(root).absolute()
         return Home(base / "config", base / "data", base / "state")
+    import platformdirs
+
     dirs = platformdirs.PlatformDirs("headway", appauthor=False)
     return Home(Path(dirs.user_config_dir), Path(dirs.user_data_dir), Path(dirs.user_state_dir))
 
@@ -134,6 +133,8 @@ def load(env: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = 
     for source, layer in layers:
         for name, raw in layer.items():
             if name not in kinds:
+                import difflib
+
                 near = difflib.get_close_matches(name, list(kinds), n=1)
                 raise BadInput(f'unknown setting "{name}" in {source}', f'did you mean "{near[0]}"?' if near else "")
             values[name] = parse(name, kinds[name], raw, source)
@@ -143,13 +144,19 @@ def load(env: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = 
 
 def _read_toml(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        text = path.read_text()
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not valid TOML: {error}") from None
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not valid TOML: {error}") from None
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path} is not valid TOML: {error}") from None
 
 
 def says(name: str) -> str:

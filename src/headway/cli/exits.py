@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,6 +45,12 @@ def for_error(error: HeadwayError) -> int:
     if isinstance(error, NotAllowed):
         return NOT_ALLOWED
     return NOT_FOUND if isinstance(error, NotFound) else ERROR
+
+
+def reader_gone() -> int:
+    """The reader of stdout went away. The interpreter flushes it once more when it ends: let that go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return BROKEN_PIPE
 
 
 def for_job(job: Mapping[str, Any], from_job: bool = False) -> int:

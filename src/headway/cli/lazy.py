@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from typing import Any
 
 import click
+
+from headway.cli import exits
 
 # name: (module, attribute, one line for the overview)
 Table = dict[str, tuple[str, str, str]]
@@ -38,10 +39,19 @@ class LazyGroup(click.Group):
         if command is None:
             if name.startswith("-"):
                 ctx.fail(f'unknown flag "{name[:80]}" before a command')
+            import difflib
+
             near = difflib.get_close_matches(name, [*self.table, *self.aliases], n=1)
             hint = f' (did you mean "{near[0]}"?)' if near else ""
             ctx.fail(f'no command "{name[:80]}"{hint}')
         return name, command, args[1:]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Click would make an ordinary error of it.
+            raise click.exceptions.Exit(exits.reader_gone()) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -68,13 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(output, from_click(error))
     except (KeyboardInterrupt, click.Abort):
         return exits.INTERRUPTED
-    except (BrokenPipeError, SystemExit) as leaving:
-        # Click turns a reader that went away into an exit of its own.
-        if isinstance(leaving, SystemExit) and not isinstance(leaving.__context__, BrokenPipeError):
-            raise
-        # The interpreter flushes stdout once more when it ends; let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return exits.BROKEN_PIPE
+    except BrokenPipeError:
+        return exits.reader_gone()
     except Exception as error:
         if {"-v", "--verbose"} & set(words):
             raise
@@ -87,7 +81,7 @@ def _failed(output: Output, error: HeadwayError) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        return exits.BROKEN_PIPE
+        return exits.reader_gone()
     output.error(error, code)
     return code
 
@@ -97,6 +91,8 @@ def from_click(error: click.ClickException) -> HeadwayError:
     context = getattr(error, "ctx", None)
     hint = f"{context.command_path} --help" if context else ""
     if isinstance(error, click.NoSuchOption):
+        import difflib
+
         near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.0)
         return BadInput(f'unknown flag "{error.option_name}"', f'did you mean "{near[0]}"?' if near else hint)
     message = error.format_message().rstrip(".")

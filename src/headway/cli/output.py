@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from headway.core.errors import HeadwayError
@@ -32,12 +31,12 @@ COLOURS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Output:
-    form: str = "table"
-    quiet: bool = False
-    verbose: bool = False
-    colour: bool = True
+    def __init__(self, form: str = "table", quiet: bool = False, verbose: bool = False, colour: bool = True) -> None:
+        self.form = form
+        self.quiet = quiet
+        self.verbose = verbose
+        self.colour = colour
 
     @property
     def machine(self) -> bool:

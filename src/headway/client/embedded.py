@@ -14,9 +14,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headway.client.http import Address, healthy
 from headway.core.errors import OperatorError, Unavailable
@@ -33,8 +32,7 @@ LOOK_EVERY_S = 0.02
 _children: list[subprocess.Popen[bytes]] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """A server process that is alive."""
 
     url: str

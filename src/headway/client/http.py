@@ -1,7 +1,7 @@
 """One connection to a server: requests, retries, and problem documents turned into errors.
 
 It knows nothing of jobs. A lost connection is found anew through `locate`, which may start the embedded server again;
-a call that may be repeated is repeated until `patience_s` is over. Built on http.client, because imports cost time.
+a call that may be repeated is repeated until `patience_s` is over. Imports cost time, hence no dataclasses.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import http.client
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -49,21 +48,25 @@ STATUSES: dict[int, type[HeadwayError]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Address:
     """Where a server listens, and the token that it wants to see."""
 
-    url: str
-    token: str = ""
+    __slots__ = ("token", "url")
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self.url = url
+        self.token = token
 
 
-@dataclass(frozen=True, slots=True)
 class Answer:
     """A whole answer: its headers, and a body that was read to its end."""
 
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
 
     def json(self) -> Any:
         return json.loads(self.body) if self.body else None

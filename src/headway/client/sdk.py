@@ -9,13 +9,15 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway import settings
 from headway.client import embedded
 from headway.client.http import Address, Link
-from headway.client.story import Chunk, Story
 from headway.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    from headway.client.story import Chunk
 
 LONG_POLL_S = 20.0
 
@@ -107,6 +109,8 @@ class Client:
         wait_s: float = 0.0,
     ) -> Chunk:
         """Bytes of one log file from an offset on; with `wait_s`, as soon as there are any."""
+        from headway.client.story import Chunk
+
         query = {"attempt": attempt, "task": task, "rank": rank, "stream": stream}
         query |= {"offset": offset, "limit": limit, "wait_s": wait_s}
         answer = self.link.call("GET", f"/jobs/{_word(ref)}/logs/raw", query=query, wait_s=wait_s)
@@ -198,6 +202,8 @@ class JobHandle:
 
     def logs(self, *, follow: bool = False, attempt: int | str | None = None) -> Iterator[str]:
         """The lines of its log, attempt after attempt; with `follow`, until the job ends."""
+        from headway.client.story import Story
+
         story = Story(self.client, self.id, attempt=attempt)
         kept = b""
         for piece in story.follow() if follow else story.tell():

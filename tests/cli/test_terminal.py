@@ -1,0 +1,51 @@
+"""On a terminal: colours, and tables that fit. Nowhere else."""
+
+from __future__ import annotations
+
+import os
+import pty
+import struct
+import subprocess
+import sys
+from fcntl import ioctl
+from termios import TIOCSWINSZ
+
+import pytest
+
+from tests.client.fake_server import FakeServer
+
+
+def on_terminal(words: list[str], **env: str) -> str:
+    ours, theirs = pty.openpty()
+    ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-m", "headway.cli.main", *words]
+    child = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm", **env})
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # The other side of a terminal was closed.
+            break
+        if not part:
+            break
+        said += part
+    os.close(ours)
+    child.wait()
+    return said.decode()
+
+
+def test_a_table_has_colours_and_fits(fake: FakeServer) -> None:
+    fake.add("j1", state="failed", sentence="failed: " + "very " * 50 + "badly")
+    said = on_terminal(["ps"])
+    assert "\x1b[31mfailed" in said
+    plain = said.replace("\x1b[31m", "").replace("\x1b[0m", "")
+    assert all(len(line) <= 80 for line in plain.splitlines())
+    assert "…" in plain
+
+
+@pytest.mark.parametrize(("words", "env"), [(["ps", "--no-color"], {}), (["ps"], {"NO_COLOR": "1"})])
+def test_colours_can_be_turned_off(fake: FakeServer, words: list[str], env: dict[str, str]) -> None:
+    fake.add("j1", state="failed")
+    assert "\x1b" not in on_terminal(words, **env)
+    assert "\x1b" not in on_terminal(["why", "nope"], NO_COLOR="1")
