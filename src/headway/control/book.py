@@ -35,6 +35,13 @@ class LogEnds:
         known[(piece.rank, piece.stream)] = piece.end
         return True
 
+    def set(self, stream: Stream, end: int) -> None:
+        """What the store says after a commit: the last word."""
+        job, attempt, task, rank, name = stream
+        known = self.ends.get((job, attempt, task))
+        if known is not None:
+            known[(rank, name)] = end
+
 
 @dataclass
 class Book:

@@ -71,6 +71,7 @@ class Cycle:
         self.agent_version = agent_version
         self.last_tick = mono
         self.plan_due = True
+        self.doubtful = False  # Whether the book may differ from the store.
         self.follow: dict[str, float] = {}  # Job -> until when (monotonic) somebody follows its log.
         self.troubles: dict[str, str] = {}
         # Every lease begins anew: nobody was listening before this moment.
@@ -81,6 +82,7 @@ class Cycle:
 
     def turn(self, asks: list[Ask], now: float, mono: float) -> bool:
         """Do these commands and whatever the plan allows; save; answer. Says whether another turn is due at once."""
+        self._read_again_if_doubtful()
         desk = Desk(self.book, self.store, now)
         good = [ask for ask in asks if self._try(ask, desk)]
         if self.plan_due:
@@ -131,6 +133,8 @@ class Cycle:
             committed = self.store.commit(desk.batch(), self.epoch)
         except HeadwayError as error:
             desk.undo()
+            self.doubtful = True
+            self.plan_due = False  # The next tick tries again; until then nothing turns in vain.
             self.troubles["store"] = error.message
             for ask in asks:
                 ask.failed(error)
@@ -138,12 +142,28 @@ class Cycle:
                 raise
             return None
         self.troubles.pop("store", None)
+        for stream, end in committed.log_ends.items():
+            self.book.log_ends.set(stream, end)
         return committed
 
+    def _read_again_if_doubtful(self) -> None:
+        """After a failed commit nobody knows for sure what was written (the answer may have been lost): read it."""
+        if self.doubtful:
+            try:
+                self.book = read_book(self.store)
+            except HeadwayError as error:
+                self.troubles["store"] = error.message
+                return
+            self.doubtful = False
+            self.plan_due = True
+            for session in self.sessions.values():
+                if session.silent and session.node in self.book.nodes:
+                    self.book.saw_node(self.book.nodes[session.node], False, "silent")
+
     def _enter_new(self, desk: Desk, committed: Committed) -> None:
-        for number, change in enumerate(desk.new):
-            if change.job.id not in committed.stale:
-                self.book.saw(None, replace(change.job, seq=committed.first_job_seq + number))
+        accepted = [change.job for change in desk.new if change.job.id not in committed.stale]
+        for number, job in enumerate(accepted):
+            self.book.saw(None, replace(job, seq=committed.first_job_seq + number))
 
     def _place(self, desk: Desk, now: float) -> None:
         desk.touched = set()
@@ -262,6 +282,8 @@ class Cycle:
         self.follow = {job: until for job, until in self.follow.items() if until > mono}
         for session in self.sessions.values():
             self._let_go(session, now, mono)
+        if "store" in self.troubles:
+            self.plan_due = True
         woken = self.book.view.next_wake()
         if woken is not None and woken <= now:
             self.plan_due = True
