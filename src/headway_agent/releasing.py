@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 
-from headway_agent import keeping, sweeping
+from headway_agent import keeping, processes, sweeping
 from headway_agent.nodedir import NodeDir
 
 AGENT_S_MAX = 5.0
@@ -25,6 +25,7 @@ def main(node_path: str) -> int:
     _ask_keeper(node_dir)
     _wait(node_dir, "keeper.pid", KEEPER_S_MAX)
     _end(node_dir, "keeper.pid", signal.SIGKILL, AGENT_S_MAX)
+    _end_unlisted(node_dir)
     table = keeping.replay(sweeping.journal_lines(node_dir))
     ranks = [rank for task in table.tasks.values() if task.lost for rank in task.ranks]
     sweeping.sweep(node_dir, node_dir.counter("keeper.epoch"), ranks)
@@ -44,6 +45,41 @@ def _ask_keeper(node_dir: NodeDir) -> None:
         pass  # No keeper listens; what is left of one is swept.
     finally:
         os.close(directory)
+
+
+def _end_unlisted(node_dir: NodeDir) -> None:
+    """End what no pid file names: a keeper that had just been started. A guard whose keeper is dead ends by itself."""
+    give_up_at = time.monotonic() + AGENT_S_MAX
+    while True:
+        here = _processes_of(node_dir)
+        if not here:
+            return
+        late = time.monotonic() > give_up_at
+        for pid, words in here:
+            if late or b"sweep" not in words:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass  # It has ended meanwhile.
+        if late:
+            return
+        time.sleep(PAUSE_S)
+
+
+def _processes_of(node_dir: NodeDir) -> list[tuple[int, list[bytes]]]:
+    """Agents, keepers, guards and sweeps of this node, by their command lines."""
+    path = os.fsencode(node_dir.path)
+    found = []
+    for seen in processes.scan():
+        try:
+            with open(f"/proc/{seen.pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        named = b"--node-dir" in words and path in words
+        if named and b"release" not in words:
+            found.append((seen.pid, words))
+    return found
 
 
 def _end(node_dir: NodeDir, pid_file: str, number: int, limit_s: float) -> None:
