@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -25,6 +28,7 @@ from headway.settings import Settings, home_from
 from tests.waiting import wait_until
 
 PLAIN = agent_zip.pack({"__main__.py": Path(__file__).with_name("plain_agent.py").read_bytes()})
+REAL = agent_zip.build()
 ENV = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
 ORDER = Order("local-1", "local", ("local-1",))
 
@@ -72,6 +76,67 @@ def processes_of(place: Path) -> list[int]:
 class TestLocalEngine(LocalConformance):
     def open_engine(self, place: Path) -> LocalEngine:
         return an_engine(place)
+
+
+@pytest.mark.real
+class TestLocalEngineWithRealAgents(LocalConformance):
+    """No server is there: an agent stays all the same and goes on calling."""
+
+    def open_engine(self, place: Path) -> LocalEngine:
+        return an_engine(place, REAL)
+
+
+class Answering(BaseHTTPRequestHandler):
+    """The least of a server: takes syncs of those who know the token, and has nothing to say."""
+
+    def do_POST(self) -> None:
+        said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.headers["Authorization"] != "Bearer the-token":
+            self.send_error(401)
+            return
+        syncs = self.server.syncs  # type: ignore[attr-defined]
+        syncs.append(said | {"path": self.path})
+        reply = {
+            "leader_epoch": 1,
+            "lease_left_s": 60,
+            "full": True,
+            "duties": [],
+            "gone": [],
+            "duties_digest": "0" * 16,
+        }
+        body = json.dumps(reply | {"safe": {}, "resend": False, "agent_version": REAL.version, "follow": []}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+
+@pytest.mark.real
+def test_a_real_agent_calls_the_server_that_the_files_name(headway_home: Path) -> None:
+    engine = an_engine(headway_home, REAL, Settings(local_cpus=3.0, local_memory_bytes=5 << 30, local_gpus=2))
+    engine.order(engine.render(ORDER))
+    syncs: list[dict[str, Any]] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        server.syncs = syncs  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        home = home_from({"HEADWAY_HOME": str(headway_home)})
+        # Only now: the agent must find a server that comes later than itself.
+        home.token_file.write_text("the-token\n")
+        home.server_file.write_text(json.dumps({"url": f"http://127.0.0.1:{server.server_port}", "pid": 1, "start": 1}))
+        sync = wait_until(lambda: syncs[:1])[0]
+        assert (sync["path"], sync["node"], sync["pool"]) == ("/agent/sync", "local-1", "local")
+        assert sync["agent_version"] == REAL.version
+        assert {name: sync["facts"][name] for name in ("cpus", "memory_bytes", "gpus")} == {
+            "cpus": 3.0,
+            "memory_bytes": 5 << 30,
+            "gpus": 2,
+        }
+        engine.release(["local-1"])
+        server.shutdown()
+    assert not processes_of(headway_home)
 
 
 @pytest.fixture
