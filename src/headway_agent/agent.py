@@ -10,6 +10,7 @@ import os
 import selectors
 import signal
 import sys
+from functools import partial
 
 from headway_agent import facts, shipping, upgrading
 from headway_agent.couriers import Courier, Inbox
@@ -43,9 +44,10 @@ from headway_agent.decide import (
 )
 from headway_agent.keeperlink import KeeperGone, KeeperLink
 from headway_agent.keeping import PROTOCOL as KEEPER_PROTOCOL
-from headway_agent.launch import SUBDIRECTORIES, base_env, go_env, launch_of
+from headway_agent.launch import base_env, go_env, launch_of
 from headway_agent.nodedir import FactLog, NodeDir, Taken, boottime_s, remove_tree
 from headway_agent.outcomes import first_failing
+from headway_agent.taskdirs import TaskDirs
 from headway_agent.wire import Connection, Home
 
 TYPE_CHECKING = False
@@ -90,6 +92,7 @@ class Agent:
         self.lines = [Line(Connection(self.home), Courier("sync", self.inbox)) for _ in range(2)]
         self.shipper, self.janitor = Courier("ship", self.inbox), Courier("tidy", self.inbox)
         self.store = self._storage()
+        self.task_dirs = TaskDirs(node_dir)
         self.link = KeeperLink(node_dir, base_env(os.environ))
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.inbox.read_end, selectors.EVENT_READ)
@@ -197,10 +200,8 @@ class Agent:
             self.link.send([{"do": "end"}])  # Of another version and idle: a new one takes its place.
             return
         self.happened(KeeperListed([self._kept(each) for each in hello["tasks"]]))
-        for name in os.listdir(self.node_dir.file("tasks")):
-            path = self.node_dir.file(f"tasks/{name}")
-            if not any(self.node_dir.task(key) == path for key in self.state.tasks):
-                self.janitor.ask(lambda path=path: remove_tree(path))  # type: ignore[misc]
+        for path in self.task_dirs.put_aside_strangers(set(self.state.tasks)):
+            self.janitor.ask(partial(remove_tree, path))
 
     def _kept(self, told: Mapping[str, Any]) -> Kept:
         exits = tuple(_exit(*each) for each in told["exits"])
@@ -229,17 +230,15 @@ class Agent:
                 tail = self._tail(key, task.exits)
                 self.happened(TaskOver(key, shipping.output_sizes(self.node_dir.task(key)), tail))
         for key in news.get("forgotten", ()):
-            self.janitor.ask(lambda path=self.node_dir.task(key): remove_tree(path))  # type: ignore[misc]
+            self.janitor.ask(partial(self.task_dirs.give_back, key))
 
     def _tail(self, key: str, exits: Sequence[Exit]) -> str:
         failed = first_failing(exits)
         return shipping.output_tail(self.node_dir.task(key), failed.rank) if failed else ""
 
     def _hold(self, act: Hold) -> None:
-        directory = self.node_dir.task(act.task)
         try:
-            for path in (directory, *(f"{directory}/{name}" for name in SUBDIRECTORIES)):
-                os.makedirs(path, mode=0o700, exist_ok=True)
+            directory = self.task_dirs.make(act.task)
             workdir = act.duty.get("workdir")
             if workdir and not os.path.isdir(workdir):
                 raise FileNotFoundError(2, "no such directory", workdir)

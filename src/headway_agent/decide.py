@@ -175,7 +175,7 @@ def _take_over(state: State, task: Task, kept: Kept, now: float) -> None:
     elif kept.lost:
         _over(state, task, lost(task.exits), kept.sizes, now)
     elif kept.phase == "over":
-        _over(state, task, name_outcome(task.exits, task.stopped, kept.tail), kept.sizes, now)
+        _over(state, task, name_outcome(task.exits, kept.tail), kept.sizes, now)
     elif task.phase != GOING:
         _enter(state, task, GOING, now)
 
@@ -218,7 +218,7 @@ def _rank_exited(state: State, fact: RankExited, now: float, acts: list[Act]) ->
 def _task_over(state: State, fact: TaskOver, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase == GOING:
-        _over(state, task, name_outcome(task.exits, task.stopped, fact.tail), fact.sizes, now)
+        _over(state, task, name_outcome(task.exits, fact.tail), fact.sizes, now)
 
 
 def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[str, int], now: float) -> None:

@@ -24,7 +24,7 @@ SIGNAL_NAMES = {
 
 @dataclass(frozen=True)
 class Exit:
-    """How one rank ended. `ours` says why we signalled it before: "" (we did not), "stop" or "lease"."""
+    """How one rank ended. `ours` says why we signalled it before: "" (we did not), "stop", "lease" or "end"."""
 
     rank: int
     exit_code: int | None = None
@@ -38,12 +38,12 @@ class Exit:
         return self.exit_code == 0
 
 
-def name_outcome(exits: Sequence[Exit], stopped: bool, tail: str) -> dict[str, Any]:
+def name_outcome(exits: Sequence[Exit], tail: str) -> dict[str, Any]:
     """The outcome of a task whose ranks are all dead: success, or the first failing rank with its cause."""
     failed = first_failing(exits)
     if failed is None:
         return _outcome(0, None, None, None, "") if exits else lost(exits)
-    cause = _cause(failed, stopped, tail)
+    cause = _cause(failed, tail)
     return _outcome(failed.exit_code, failed.signal, failed.rank, cause, _detail(failed, cause, tail))
 
 
@@ -75,10 +75,10 @@ def _outcome(
     return {"exit_code": exit_code, "signal": signal, "rank": rank, "cause": cause, "detail": detail, "log_bytes": 0}
 
 
-def _cause(failed: Exit, stopped: bool, tail: str) -> str:
-    if failed.ours == "lease":
+def _cause(failed: Exit, tail: str) -> str:
+    if failed.ours in ("lease", "end"):
         return "node_lost"
-    if failed.ours == "stop":
+    if failed.ours:
         return "cancelled"
     if failed.oom and (failed.signal == SIGKILL or failed.exit_code == 128 + SIGKILL):
         return "out_of_memory"
@@ -99,6 +99,8 @@ def _cause(failed: Exit, stopped: bool, tail: str) -> str:
 def _detail(failed: Exit, cause: str, tail: str) -> str:
     if failed.note:
         return failed.note[:DETAIL_CHARS_MAX]
+    if failed.ours == "end":
+        return "its node was given back"
     if cause == "node_lost":
         return "its lease ran out: the node had no contact with the server"
     if cause == "cancelled":

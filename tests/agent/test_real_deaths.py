@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,12 @@ def a_long_task(node: Node, gate: Path, name: str = "job1/1/0") -> tuple[str, in
     script = f"echo $$; while [ ! -e {gate} ]; do sleep 0.02; done; echo end; exit 7"
     task = node.server.give(name, "sh", "-c", script)
     return task, first_line(node, name)
+
+
+def another_version(program: Path) -> agent_zip.AgentZip:
+    with zipfile.ZipFile(program) as archive:
+        sources = {name: archive.read(name) for name in archive.namelist()}
+    return agent_zip.pack({**sources, "more.py": b"# another version\n"})
 
 
 def first_line(node: Node, name: str) -> int:
@@ -131,10 +138,8 @@ def test_an_agent_is_replaced_under_a_running_task(node: Node, headway_home: Pat
     gate = headway_home / "gate"
     task, pid = a_long_task(node, gate)
     assert node.agent is not None
-    keeper_pid, newer = node.pid("keeper.pid"), agent_zip.pack(
-        {**agent_zip._sources(agent_zip.files("headway_agent"), "headway_agent/"), "__main__.py": agent_zip.MAIN.encode(),
-         "more.py": b"# another version\n"}
-    )  # fmt: skip
+    keeper_pid = node.pid("keeper.pid")
+    newer = another_version(node.program)
     node.server.program, node.server.version = newer.data, newer.version
     wait_until(lambda: node.server.bodies[-1]["agent_version"] == newer.version, every_s=0.01)
     assert node.server.bodies[-1]["agent_epoch"] == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -100,7 +99,6 @@ def test_ranks_get_the_usual_variables(node: Node) -> None:
         "MASTER_ADDR": "127.0.0.1", "CUDA_VISIBLE_DEVICES": "2,3", "PYTHONUNBUFFERED": "1", "LR": "0.1", "LANG": "C",
     }  # fmt: skip
     assert {name: env.get(name) for name in expected} == expected
-    assert env["PWD"] if "PWD" in env else True
     assert Path(env["HEADWAY_CHECKPOINT_DIR"]).parent == Path(env["HEADWAY_OUTPUT_DIR"]).parent
 
 
@@ -116,8 +114,9 @@ def test_stop_ends_everything_that_descends_from_the_task(node: Node, headway_ho
     node.start()
     pids = headway_home / "pids"
     # One in the group, one in a session of its own, one that took off its tag too; none of them hears SIGTERM.
-    deaf = "trap '' TERM; echo $$ >> %s; while :; do sleep 1; done" % pids
-    script = f'trap "" TERM; sh -c "$0" & setsid sh -c "$0" & setsid env -i PATH="$PATH" sh -c "$0" & echo $$ >> {pids}; wait'
+    deaf = f"trap '' TERM; echo $$ >> {pids}; while :; do sleep 1; done"
+    bare = 'setsid env -i PATH="$PATH"'
+    script = f'trap "" TERM; sh -c "$0" & setsid sh -c "$0" & {bare} sh -c "$0" & echo $$ >> {pids}; wait'
     task = node.server.give("job1/1/0", "sh", "-c", script, deaf)
     wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 4, every_s=0.01)
     node.server.tell(task, "stop", grace_s=0.3)
@@ -178,7 +177,6 @@ def test_output_goes_through_the_server_where_storage_is_elsewhere(headway_home:
         assert node.server.objects
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_storage_that_fails_stops_nothing_and_is_said(node: Node, headway_home: Path) -> None:
     logs = headway_home / "storage" / "logs"
     logs.write_text("in the way")

@@ -1,0 +1,342 @@
+"""The agent's decisions, as tables: a fact in, acts and reports out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headway_agent import decide as agent
+from headway_agent.decide import (
+    Answered,
+    EndAgent,
+    Exit,
+    Forget,
+    Go,
+    Held,
+    Hold,
+    HoldFailed,
+    KeeperListed,
+    Kept,
+    Lease,
+    NotAnswered,
+    Range,
+    RankExited,
+    Shipped,
+    State,
+    Stop,
+    Superseded,
+    TaskOver,
+    Troubled,
+    Upgrade,
+    digest_of,
+    next_call,
+    sync_body,
+)
+from headway_agent.outcomes import name_outcome
+
+T = "job1/1/0"
+
+
+def a_state(**more: Any) -> State:
+    state = State("n1", "local", agent_epoch=1, agent_version="v1", **more)
+    agent.decide(state, KeeperListed([]), 0.0)
+    exchange(state)
+    return state
+
+
+def a_duty(do: str = "claim", task: str = T, **more: Any) -> dict[str, Any]:
+    return {"task": task, "do": do, "argv": ["true"], "grace_s": 4.0, **more}
+
+
+def exchange(state: State, now: float = 1.0, **reply: Any) -> tuple[dict[str, Any], list[Any]]:
+    """One sync and its reply; returns the body and the acts without the lease."""
+    body = sync_body(state, {"cpus": 1}, now)
+    said = {"leader_epoch": 1, "lease_left_s": 100.0, "duties": [], **reply}
+    acts = agent.decide(state, Answered(said), now)
+    return body, [act for act in acts if not isinstance(act, Lease)]
+
+
+def a_claimed(**more: Any) -> State:
+    state = a_state()
+    exchange(state, duties=[a_duty(**more)])
+    agent.decide(state, Held(T, "10.0.0.1", 4000), 1.0)
+    return state
+
+
+def a_going() -> State:
+    state = a_claimed()
+    exchange(state, duties=[{"task": T, "do": "go"}])
+    return state
+
+
+def reported(state: State) -> dict[str, Any]:
+    body, _ = exchange(state)
+    return {report["task"]: report for report in body["reports"]}
+
+
+def test_nothing_is_sent_before_the_keeper_has_said_what_it_has() -> None:
+    state = State("n1", "local")
+    assert next_call(state, 0.0) == ""
+    agent.decide(state, KeeperListed([]), 0.0)
+    assert next_call(state, 0.0) == "sync"
+
+
+def test_the_first_sync_is_full_and_brings_the_facts() -> None:
+    state = State("n1", "local")
+    agent.decide(state, KeeperListed([]), 0.0)
+    body, _ = exchange(state)
+    assert (body["full"], body["facts"], body["wait_s"]) == (True, {"cpus": 1}, 0.0)
+    body, _ = exchange(state)
+    assert (body["full"], "facts" in body, body["wait_s"]) == (False, False, 20.0)
+
+
+def test_a_claim_is_held_then_reported_then_goes() -> None:
+    state = a_state()
+    _, acts = exchange(state, duties=[a_duty()])
+    assert acts == [Hold(T, a_duty())]
+    agent.decide(state, Held(T, "10.0.0.1", 4000), 1.0)
+    body, acts = exchange(state, duties=[{"task": T, "do": "go", "peers": [["10.0.0.1", 4000]]}])
+    assert body["reports"] == [{"task": T, "phase": "claimed", "address": "10.0.0.1", "port": 4000}]
+    assert acts == [Go(T, [["10.0.0.1", 4000]], a_duty())]
+    assert reported(state)[T]["phase"] == "running"
+
+
+def test_a_claim_said_twice_is_held_once() -> None:
+    state = a_claimed()
+    _, acts = exchange(state, full=True, duties=[a_duty()])
+    assert acts == []
+
+
+def test_what_cannot_be_held_is_refused() -> None:
+    state = a_state()
+    exchange(state, duties=[a_duty()])
+    agent.decide(state, HoldFailed(T, "no such directory"), 1.0)
+    assert reported(state)[T] == {"task": T, "phase": "refused", "detail": "no such directory"}
+
+
+def test_without_a_lease_nothing_goes_until_the_next_reply_in_time() -> None:
+    state = a_claimed()
+    sync_body(state, {}, 10.0)
+    late = {"leader_epoch": 1, "lease_left_s": 5.0, "duties": [{"task": T, "do": "go"}]}
+    assert [type(act) for act in agent.decide(state, Answered(late), 20.0)] == [Lease]
+    _, acts = exchange(state, now=21.0)
+    assert [type(act) for act in acts] == [Go]
+
+
+def test_the_lease_counts_from_when_the_answered_sync_was_sent() -> None:
+    state = a_state()
+    sync_body(state, {}, 10.0)
+    assert agent.decide(state, Answered({"leader_epoch": 1, "lease_left_s": 60.0}), 30.0) == [Lease(70.0, 60.0)]
+
+
+def test_the_reply_to_an_older_sync_brings_no_lease() -> None:
+    state = a_state()
+    held = sync_body(state, {}, 10.0)["seq"]
+    agent.decide(state, Troubled("logs", "full"), 11.0)
+    news = sync_body(state, {}, 11.0)["seq"]
+    reply = {"leader_epoch": 1, "lease_left_s": 60.0}
+    assert agent.decide(state, Answered(reply, news), 12.0) == [Lease(71.0, 60.0)]
+    assert agent.decide(state, Answered(reply, held), 13.0) == []
+    assert state.deadline_s == 71.0
+
+
+def test_news_goes_beside_the_held_sync_and_never_a_third() -> None:
+    state = a_claimed()
+    assert next_call(state, 1.0) == "sync"
+    exchange(state)
+    sync_body(state, {}, 2.0)
+    assert next_call(state, 2.0) == ""
+    agent.decide(state, Troubled("logs", "full"), 2.0)
+    assert next_call(state, 2.0) == "wake"
+    assert sync_body(state, {}, 2.0)["wait_s"] == 0.0
+    agent.decide(state, Troubled("logs", ""), 2.0)
+    assert next_call(state, 2.0) == ""
+
+
+def test_a_start_alone_may_wait_a_little() -> None:
+    state = a_going()
+    state.flights[99] = agent.Flight(2.0, False, True, {}, [])
+    assert next_call(state, state.lazy_since_s + 0.5) == ""
+    assert next_call(state, state.lazy_since_s + 1.5) == "wake"
+
+
+def test_an_end_is_told_only_when_all_output_is_in_storage() -> None:
+    state = a_going()
+    agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
+    agent.decide(state, TaskOver(T, {"0/out": 10}), 2.0)
+    assert reported(state).get(T, {}).get("phase") != "ended"
+    agent.decide(state, Shipped([Range(T, 0, "out", 0, 6, "k1", 0)]), 2.0)
+    assert T not in reported(state)
+    agent.decide(state, Shipped([Range(T, 0, "out", 6, 10, "k2", 0)]), 2.0)
+    body, _ = exchange(state)
+    assert body["logs"][0]["end"] == 10
+    assert body["reports"][0]["outcome"]["log_bytes"] == 10
+
+
+def test_an_unanswered_sync_is_said_again() -> None:
+    state = a_going()
+    agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
+    agent.decide(state, TaskOver(T, {"0/out": 3}), 2.0)
+    agent.decide(state, Shipped([Range(T, 0, "out", 0, 3, "k", 0)]), 2.0)
+    first = sync_body(state, {}, 3.0)
+    agent.decide(state, NotAnswered(), 4.0)
+    second = sync_body(state, {}, 5.0)
+    assert (second["reports"], second["logs"]) == (first["reports"], first["logs"])
+
+
+def test_output_that_the_server_lacks_is_shipped_again() -> None:
+    state = a_going()
+    agent.decide(state, Shipped([Range(T, 0, "out", 0, 9, "k", 0)]), 2.0)
+    exchange(state, safe={T: {"0/out": 4}})
+    assert state.tasks[T].shipped == {"0/out": 4}
+
+
+def test_a_new_agent_ships_from_what_the_server_has() -> None:
+    state = State("n1", "local", agent_epoch=2)
+    agent.decide(state, KeeperListed([Kept(T, "over", (Exit(0, 0),), sizes={"0/out": 9})]), 0.0)
+    assert not state.tasks[T].resumable
+    body, _ = exchange(state, duties=[{"task": T, "do": "go"}], full=True, safe={T: {"0/out": 5}})
+    assert body["reports"] == [{"task": T, "phase": "running"}]
+    assert (state.tasks[T].resumable, state.tasks[T].shipped) == (True, {"0/out": 5})
+    agent.decide(state, Shipped([Range(T, 0, "out", 5, 9, "k", 0)]), 1.0)
+    assert reported(state)[T]["phase"] == "ended"
+
+
+def test_a_new_agent_whose_output_was_all_there_tells_the_end_at_once() -> None:
+    state = State("n1", "local", agent_epoch=2)
+    agent.decide(state, KeeperListed([Kept(T, "over", (Exit(0, 0),), sizes={"0/out": 9})]), 0.0)
+    exchange(state, duties=[{"task": T, "do": "go"}], full=True, safe={T: {"0/out": 9}})
+    assert reported(state)[T]["outcome"]["log_bytes"] == 9
+
+
+def test_the_first_failure_stops_the_other_ranks_once() -> None:
+    state = a_going()
+    assert agent.decide(state, RankExited(T, Exit(1, 3)), 2.0) == [Stop(T, 4.0)]
+    assert agent.decide(state, RankExited(T, Exit(0, None, 15, "stop")), 2.0) == []
+    agent.decide(state, TaskOver(T), 3.0)
+    outcome = reported(state)[T]["outcome"]
+    assert (outcome["rank"], outcome["exit_code"], outcome["cause"]) == (1, 3, "user_code")
+
+
+def test_a_stop_is_passed_on_and_only_shortened() -> None:
+    state = a_going()
+    _, acts = exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 9.0}])
+    assert acts == [Stop(T, 9.0)]
+    _, acts = exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 30.0}])
+    assert acts == []
+    _, acts = exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 1.0}])
+    assert acts == [Stop(T, 1.0)]
+
+
+def test_a_stop_before_go_ends_the_task_without_a_line_of_it() -> None:
+    state = a_claimed()
+    exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 9.0}])
+    assert reported(state)[T]["outcome"]["cause"] == "never_started"
+    _, acts = exchange(state, duties=[{"task": T, "do": "go"}])
+    assert acts == []
+
+
+@pytest.mark.parametrize("do", ["go", "stop"])
+def test_a_task_that_the_node_does_not_have_is_said_to_be_lost(do: str) -> None:
+    state = a_state()
+    exchange(state, duties=[{"task": T, "do": do}])
+    assert reported(state)[T]["outcome"]["cause"] == "outcome_lost"
+
+
+def test_what_is_gone_is_forgotten_and_no_longer_counted() -> None:
+    state = a_going()
+    _, acts = exchange(state, gone=[T])
+    assert acts == [Forget(T)]
+    body, _ = exchange(state)
+    assert body["reports_digest"] == body["duties_digest"] == digest_of({})
+
+
+def test_with_a_full_reply_all_that_is_not_named_is_gone() -> None:
+    state = a_going()
+    _, acts = exchange(state, full=True, duties=[a_duty(task="job2/1/0")])
+    assert acts == [Forget(T), Hold("job2/1/0", a_duty(task="job2/1/0"))]
+
+
+def test_the_digests_are_those_of_all_reports_and_duties() -> None:
+    state = a_going()
+    exchange(state, duties=[a_duty(task="job2/1/0")])
+    agent.decide(state, Held("job2/1/0", "a", 1), 1.0)
+    body = sync_body(state, {}, 2.0)
+    assert body["reports_digest"] == digest_of({T: "running", "job2/1/0": "claimed"})
+    assert body["duties_digest"] == digest_of({T: "go", "job2/1/0": "claim"})
+
+
+def test_a_new_leader_and_a_resend_are_answered_with_everything() -> None:
+    for reply in ({"leader_epoch": 2}, {"resend": True}):
+        state = a_going()
+        exchange(state)
+        exchange(state, **reply)
+        body = sync_body(state, {}, 2.0)
+        assert body["full"]
+        assert [report["task"] for report in body["reports"]] == [T]
+
+
+def test_a_keeper_that_lost_its_ranks_is_reported_as_outcome_lost() -> None:
+    state = a_going()
+    agent.decide(state, KeeperListed([Kept(T, "over", lost=True)]), 2.0)
+    assert reported(state)[T]["outcome"]["cause"] == "outcome_lost"
+    state = a_going()
+    agent.decide(state, KeeperListed([]), 2.0)
+    assert reported(state)[T]["outcome"]["cause"] == "outcome_lost"
+
+
+def test_a_claim_that_a_dead_keeper_held_is_held_anew() -> None:
+    state = a_claimed()
+    acts = agent.decide(state, KeeperListed([]), 2.0)
+    assert [act for act in acts if not isinstance(act, Lease)] == [Hold(T, a_duty())]
+
+
+def test_a_new_keeper_gets_the_lease_that_is_left() -> None:
+    state = a_state()
+    assert agent.decide(state, KeeperListed([]), 2.0) == [Lease(state.deadline_s, 100.0)]
+    assert agent.decide(state, KeeperListed([]), 2000.0) == []
+
+
+def test_another_version_is_fetched_and_an_older_agent_ends_itself() -> None:
+    state = a_state()
+    _, acts = exchange(state, agent_version="v2")
+    assert acts == [Upgrade("v2")]
+    assert [type(act) for act in agent.decide(state, Superseded(), 2.0)] == [EndAgent]
+
+
+def test_troubles_are_said_once_and_their_end_too() -> None:
+    state = a_state()
+    agent.decide(state, Troubled("logs", "disk full"), 1.0)
+    assert exchange(state)[0]["troubles"] == [{"what": "logs", "detail": "disk full"}]
+    assert "troubles" not in exchange(state)[0]
+    agent.decide(state, Troubled("logs", ""), 1.0)
+    assert exchange(state)[0]["troubles"] == []
+
+
+OUTCOMES = [
+    ([Exit(0, 0), Exit(1, 0)], "", None),
+    ([Exit(0, 3)], "", "user_code"),
+    ([Exit(0, 1)], '  File "x.py", line 1\nSyntaxError: invalid syntax\n', "syntax_error"),
+    ([Exit(0, 1)], "SyntaxError: of a subprocess\nValueError: no\n", "user_code"),
+    ([Exit(0, 127, note="headway: command not found: x")], "", "command_missing"),
+    ([Exit(0, 126)], "", "not_executable"),
+    ([Exit(0, None, 11)], "", "crashed"),
+    ([Exit(0, None, 9)], "", "killed"),
+    ([Exit(0, None, 9, oom=True)], "", "out_of_memory"),
+    ([Exit(0, 137, oom=True)], "", "out_of_memory"),
+    ([Exit(0, 1)], "MemoryError\n", "out_of_memory"),
+    ([Exit(0, None, 15, "stop")], "", "cancelled"),
+    ([Exit(0, None, 9, "stop")], "", "cancelled"),
+    ([Exit(0, None, 9, "lease")], "", "node_lost"),
+    ([Exit(0, None, 9, "end")], "", "node_lost"),
+    ([Exit(1, None, 15, "stop"), Exit(0, 2)], "", "user_code"),
+    ([], "", "outcome_lost"),
+]
+
+
+@pytest.mark.parametrize(("exits", "tail", "cause"), OUTCOMES)
+def test_an_end_is_named_by_the_first_rank_that_failed_by_itself(
+    exits: list[Exit], tail: str, cause: str | None
+) -> None:
+    assert name_outcome(exits, tail)["cause"] == cause

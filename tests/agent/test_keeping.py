@@ -1,0 +1,141 @@
+"""What the keeper knows: stops, graces, the lease and the journal, without a single process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway_agent.keeping import SIGKILL, SIGTERM, Table, replay, rewritten, to_line
+
+T = "job1/1/0"
+
+
+def a_table(*pids: int, grace_s: float = 10.0, now: float = 0.0) -> Table:
+    """A table with one task whose ranks have these pids, under a lease of 1000 s."""
+    table = Table()
+    table.lease(1000.0, 1000.0)
+    add(table, T, *pids, grace_s=grace_s, now=now)
+    return table
+
+
+def add(table: Table, key: str, *pids: int, grace_s: float = 10.0, now: float = 0.0) -> list[Any]:
+    table.hold({"task": key, "grace_s": grace_s, "ranks": [{"rank": number} for number in range(len(pids))]})
+    records = table.go(key, {}, now)
+    if table.waiting:
+        task = table.waiting.pop()
+        records.append(table.begun(task, 5.0))
+        records += [table.spawned(task, rank, pid, now) for rank, pid in zip(task.ranks, pids, strict=True)]
+    return records
+
+
+def test_a_stop_is_sigterm_then_sigkill_after_the_grace() -> None:
+    table = a_table(11, 12)
+    assert table.stop(T, 10.0, "stop", 100.0)[0] == [(11, SIGTERM), (12, SIGTERM)]
+    assert table.due(109.0)[0] == []
+    assert table.due(110.0)[0] == [(11, SIGKILL), (12, SIGKILL)]
+    assert table.due(111.0)[0] == []
+
+
+def test_a_second_stop_can_only_shorten_the_grace() -> None:
+    table = a_table(11)
+    table.stop(T, 10.0, "stop", 100.0)
+    assert table.stop(T, 50.0, "stop", 101.0)[0] == []
+    assert table.next_due_s() == 110.0
+    table.stop(T, 1.0, "stop", 102.0)
+    assert table.due(103.0)[0] == [(11, SIGKILL)]
+
+
+def test_the_last_sigkill_is_done_before_the_lease_is_over() -> None:
+    table = a_table(11, grace_s=10.0)
+    assert table.next_due_s() == 988.0
+    assert table.due(987.9)[0] == []
+    assert table.due(988.0)[0] == [(11, SIGTERM)]
+    assert table.due(997.9)[0] == []
+    assert table.due(998.0)[0] == [(11, SIGKILL)]
+
+
+def test_a_stop_under_way_is_cut_short_by_the_lease() -> None:
+    table = a_table(11, grace_s=10.0)
+    table.stop(T, 500.0, "stop", 900.0)
+    assert table.due(988.0)[0] == []
+    assert table.due(998.0)[0] == [(11, SIGKILL)]
+
+
+def test_a_lease_that_is_short_beside_the_grace_still_lets_tasks_run() -> None:
+    table = Table()
+    table.lease(10.0, 10.0)
+    add(table, T, 11, grace_s=30.0)
+    assert table.next_due_s() == 4.0
+    assert table.due(4.0)[0] == [(11, SIGTERM)]
+    assert table.due(9.0)[0] == [(11, SIGKILL)]
+
+
+def test_a_renewed_lease_moves_the_end() -> None:
+    table = a_table(11)
+    table.lease(2000.0, 1000.0)
+    assert table.due(1500.0)[0] == []
+
+
+def test_without_a_lease_nothing_starts() -> None:
+    table = Table()
+    records = add(table, T, 11, now=5.0)
+    assert [record[0] for record in records] == ["begin", "exit"]
+    assert list(table.finishing) == [T]
+
+
+def test_what_was_held_and_is_stopped_leaves_no_trace() -> None:
+    table = Table()
+    table.hold({"task": T, "ranks": [{"rank": 0}]})
+    assert table.stop(T, 0.0, "stop", 1.0) == ([], [])
+    assert table.tasks == {}
+
+
+def test_a_stop_between_go_and_the_start_is_an_exit() -> None:
+    table = a_table()
+    table.hold({"task": "job2/1/0", "ranks": [{"rank": 0}]})
+    table.go("job2/1/0", {}, 1.0)
+    signals, records = table.stop("job2/1/0", 5.0, "stop", 2.0)
+    assert (signals, [record[0] for record in records]) == ([], ["begin", "exit"])
+
+
+def test_leftovers_get_sigterm_once_then_sigkill() -> None:
+    table = a_table(11)
+    table.exited(11, 0, None, False)
+    task = table.finishing[T]
+    assert table.leftover_signal(task, 50.0) == SIGTERM
+    assert table.leftover_signal(task, 50.5) == 0
+    table.due(51.0)
+    assert table.leftover_signal(task, 51.0) == SIGKILL
+
+
+def test_a_forgotten_task_is_ended_at_once() -> None:
+    table = a_table(11)
+    assert table.forget(T, 5.0) == ([], [])
+    assert table.due(5.0)[0] == [(11, SIGKILL)]
+    assert table.listing() == []
+
+
+def test_the_journal_tells_what_ended_and_what_was_lost() -> None:
+    table = Table()
+    table.lease(1000.0, 1000.0)
+    records = add(table, T, 11)
+    records += add(table, "job2/1/0", 12)
+    records += [table.exited(11, 3, None, False), table.over(table.tasks[T])]
+    again = replay(map(to_line, records))
+    ended, lost = again.tasks[T], again.tasks["job2/1/0"]
+    assert (ended.phase, ended.lost, ended.ranks[0].exit) == ("over", False, [3, None, "", False, ""])
+    assert (lost.phase, lost.lost, lost.ranks[0].pid) == ("over", True, 12)
+
+
+def test_a_torn_line_and_forgotten_tasks_are_skipped() -> None:
+    table = a_table(11)
+    lines = [to_line(record) for record in rewritten(table)]
+    again = replay([*lines, b'["exit","job1', to_line(["forget", T])])
+    assert again.tasks == {}
+
+
+def test_a_rewritten_journal_reads_back_the_same() -> None:
+    table = a_table(11, 12)
+    table.exited(11, None, 9, True)
+    first = replay(map(to_line, rewritten(table)))
+    second = replay(map(to_line, rewritten(first)))
+    assert first.listing() == second.listing()
