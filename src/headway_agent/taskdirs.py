@@ -19,6 +19,7 @@ class TaskDirs:
     def __init__(self, node_dir: NodeDir) -> None:
         self.node_dir = node_dir
         self._spare: list[str] = []  # Filled by the janitor's thread, emptied by the main loop.
+        self._given_back = 0
 
     def make(self, key: str) -> str:
         """The task's directory, with its subdirectories in it. One that is there already is kept as it is."""
@@ -38,10 +39,13 @@ class TaskDirs:
 
     def give_back(self, key: str) -> None:
         path = self.node_dir.task(key)
-        if len(self._spare) < SPARE_MAX and as_new(path):
-            self._spare.append(path)
-        else:
+        if len(self._spare) >= SPARE_MAX or not as_new(path):
             remove_tree(path)
+            return
+        self._given_back += 1
+        spare = os.path.join(os.path.dirname(path), f".spare-{os.getpid()}-{self._given_back}")
+        os.rename(path, spare)
+        self._spare.append(spare)
 
     def put_aside_strangers(self, known: set[str]) -> list[str]:
         """Rename what belongs to no known task, left by an agent that died between two steps; to be removed at ease."""

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from headway.engines import agent_zip
-from headway_agent import decide, keeper
+from headway_agent import decide
+from headway_agent.nodedir import boottime_s
 from tests.agent.home import Node, alive
 from tests.waiting import wait_until
 
@@ -104,10 +105,10 @@ def test_a_lease_that_runs_out_ends_the_ranks_with_the_agent_dead(node: Node, he
     node.start("--poll-wait-s", "0.3")
     gate = headway_home / "gate"
     task, pid = a_long_task(node, gate)
-    granted_until_s = keeper.boottime_s() + 2.0
+    granted_until_s = boottime_s() + 2.0
     node.kill_agent()
     wait_until(lambda: not alive(pid), every_s=0.01, limit_s=10)
-    assert keeper.boottime_s() < granted_until_s + 0.1
+    assert boottime_s() < granted_until_s + 0.1
     node.server.lease_left_s = 3600.0
     node.start()
     assert node.server.outcome(task)["cause"] == "node_lost"
