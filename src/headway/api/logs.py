@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from headway.store.protocol import LogRange
 
 LIMIT_BYTES = 4 * 2**20
 WAIT_S_MAX = 60.0
+LOOK_AGAIN_S = 5.0  # A held answer looks again now and then, and keeps its node shipping at once.
 FOLLOWED_S = 15.0  # How long a node goes on shipping at once after the last question.
 
 
@@ -90,14 +92,15 @@ def routes(services: Services) -> APIRouter:
             raise NotFound(f"{job.id} has no attempt {attempt} yet", f"the newest is {job.number}")
         deadline = services.mono() + wait_s
         while True:
-            grows = views.can_grow(job, attempt)
-            piece = await run_in_threadpool(piece_of, job.id, attempt, task, rank, stream, offset, limit)
-            left_s = deadline - services.mono()
-            if piece.data or not grows or left_s <= 0:
-                break
-            followed(job.id)
-            await services.hub.output_of(job.id, min(left_s, 5.0))
-            job = await find(job.id)
+            with services.hub.output_of(job.id) as happened:
+                job = await find(job.id)
+                grows = views.can_grow(job, attempt)
+                piece = await run_in_threadpool(piece_of, job.id, attempt, task, rank, stream, offset, limit)
+                left_s = deadline - services.mono()
+                if piece.data or not grows or left_s <= 0:
+                    break
+                followed(job.id)
+                await asyncio.wait([happened], timeout=min(left_s, LOOK_AGAIN_S))
         headers = {"Headway-Next-Offset": str(piece.next), "Headway-Skipped": str(piece.skipped)}
         headers["Headway-Done"] = "true" if not piece.data and not grows else "false"
         return Response(piece.data, media_type="application/octet-stream", headers=headers)

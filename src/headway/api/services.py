@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +43,9 @@ class Hub:
             pending, self._pending = self._pending, []
         self.last_seq = max([self.last_seq, *(each.last_seq for each in pending)])
         _resolve(self._event_waiters)
-        for job in {piece.job for each in pending for piece in each.logs}:
+        written = {piece.job for each in pending for piece in each.logs}
+        # An attempt that ends without a last word wakes its readers too.
+        for job in written.union(*(each.jobs for each in pending)):
             _resolve(self._log_waiters.pop(job, set()))
 
     async def events_after(self, seq: int, wait_s: float) -> bool:
@@ -51,10 +54,19 @@ class Hub:
             return True
         return await _wait(self._event_waiters, wait_s)
 
-    async def output_of(self, job: JobId, wait_s: float) -> bool:
-        """Wait until something happens that may concern a job's output."""
-        mine = self._log_waiters.setdefault(job, set())
-        return await _wait(mine, wait_s)
+    @contextmanager
+    def output_of(self, job: JobId) -> Iterator[asyncio.Future[None]]:
+        """A future for the next news of a job. Take it before looking at the output: then nothing is missed."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._log_waiters.setdefault(job, set()).add(waiter)
+        try:
+            yield waiter
+        finally:
+            waiter.cancel()
+            mine = self._log_waiters.get(job, set())
+            mine.discard(waiter)
+            if not mine:
+                self._log_waiters.pop(job, None)
 
 
 def _resolve(waiters: set[asyncio.Future[None]]) -> None:

@@ -21,7 +21,7 @@ from headway.core import scheduler
 from headway.core.errors import HeadwayError, Unavailable
 from headway.core.events import Event
 from headway.core.lifecycle import ClaimOverdue, Placed, StopDecided
-from headway.core.model import Cause, NodeId, Pool, State
+from headway.core.model import Cause, JobId, NodeId, Pool, State
 from headway.core.units import show_duration
 from headway.settings import Settings
 from headway.store.protocol import Committed, LeaderLost, LogRange, Store
@@ -48,6 +48,7 @@ class Published:
     last_seq: int
     logs: tuple[LogRange, ...] = ()
     loose_keys: tuple[str, ...] = ()  # Storage objects that may be nobody's now.
+    jobs: tuple[JobId, ...] = ()  # Jobs that changed.
 
 
 class Cycle:
@@ -100,7 +101,7 @@ class Cycle:
             if ask not in again:
                 ask.done(ask.result)
         if not desk.empty:
-            self.publish(Published(committed.last_seq, tuple(desk.logs), tuple(desk.loose_keys)))
+            self.publish(Published(committed.last_seq, tuple(desk.logs), tuple(desk.loose_keys), tuple(desk.changed)))
         self._tell_nodes(now)
         if again:
             self.turn([ask for ask in again if self._once_more(ask)], now, mono)
