@@ -10,6 +10,7 @@ import os
 import selectors
 import signal
 import sys
+import traceback
 from functools import partial
 
 from headway_agent import facts, shipping, upgrading
@@ -29,6 +30,7 @@ from headway_agent.decide import (
     Kept,
     Lease,
     NotAnswered,
+    OutputShrank,
     RankExited,
     Shipped,
     Spawned,
@@ -242,7 +244,7 @@ class Agent:
             workdir = act.duty.get("workdir")
             if workdir and not os.path.isdir(workdir):
                 raise FileNotFoundError(2, "no such directory", workdir)
-            port = facts.free_port()
+            port = self.state.tasks[act.task].port or facts.free_port()  # Held anew, it keeps the port that was told.
         except OSError as error:
             self.happened(HoldFailed(act.task, f"{error.strerror}: {error.filename}"))
             return
@@ -345,20 +347,22 @@ class Agent:
             self.shipped_all_at_s = now
         return wanted
 
-    def _ship_round(self, wanted: list[shipping.Wanted], key: str) -> Any:
-        pack, ranges, more = shipping.make_pack(wanted, key)
-        if pack:
-            self.store(key, pack)
-        return ranges, more
+    def _ship_round(self, wanted: list[shipping.Wanted], key: str) -> shipping.Pack:
+        pack = shipping.make_pack(wanted, key)
+        if pack.pieces:
+            self.store(key, b"".join(pack.pieces))
+        return pack
 
     def _shipped(self, result: Any) -> None:
         self.shipping = False
-        if isinstance(result, tuple):
-            ranges, self.more_to_ship = result
+        if isinstance(result, shipping.Pack):
+            self.more_to_ship = result.more
             self.ship_backoff_s = self.ship_at_s = 0.0
             self.happened(Troubled("logs", ""))
-            if ranges:
-                self.happened(Shipped(ranges))
+            if result.ranges:
+                self.happened(Shipped(result.ranges))
+            for task, sizes in result.shrunk.items():
+                self.happened(OutputShrank(task, sizes))
             return
         self.ship_backoff_s = min(BACKOFF_S_MAX, max(BACKOFF_S_MIN, self.ship_backoff_s * 2))
         self.ship_at_s = boottime_s() + self.ship_backoff_s
@@ -387,4 +391,8 @@ def main(flags: Mapping[str, Any]) -> int:
 
     signal.signal(signal.SIGTERM, on_sigterm)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    return agent.run()
+    try:
+        return agent.run()
+    except Exception as error:
+        agent.log.say("agent failed", error=repr(error), where=traceback.format_exc()[-2000:])
+        raise

@@ -26,6 +26,7 @@ from headway_agent.happenings import (
     Kept,
     Lease,
     NotAnswered,
+    OutputShrank,
     Range,
     RankExited,
     Shipped,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "decide", "next_call", "sync_body", "digest_of", "LAZY_AFTER_S", "POLL_WAIT_S", "State", "Task", "Act", "Fact",
     "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
-    "Exit", "TaskOver", "Range", "Shipped", "Troubled",
+    "Exit", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
     "Hold", "Go", "Stop", "Forget", "Lease", "Upgrade", "EndAgent",
 ]  # fmt: skip
 
@@ -188,11 +189,14 @@ def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
     task.address, task.port = fact.address, fact.port
     if task.phase == HOLDING or moved:
         _enter(state, task, CLAIMED, now)
+    if fact.task in state.go_waits:
+        _go(state, fact.task, state.go_waits[fact.task], now, acts)
 
 
 def _hold_failed(state: State, fact: HoldFailed, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase == HOLDING:
+        state.go_waits.pop(fact.task, None)
         task.detail = fact.detail
         _enter(state, task, REFUSED, now)
 
@@ -244,6 +248,13 @@ def _shipped(state: State, fact: Shipped, now: float, acts: list[Act]) -> None:
             continue  # Forgotten, or sent back to an earlier byte, while this was under way.
         task.shipped[stream] = piece.end
         state.ranges.append(piece)
+        _settle_drained(state, task, now)
+
+
+def _output_shrank(state: State, fact: OutputShrank, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(fact.task)
+    if task is not None and task.phase == OVER:
+        task.sizes = dict(fact.sizes)
         _settle_drained(state, task, now)
 
 
@@ -368,7 +379,12 @@ def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act])
             state.tasks[key] = Task(key, HOLDING, duty)
             acts.append(Hold(key, duty))
         return
-    if task is None:
+    if task is None and do == "go" and duty.get("at_once"):
+        # A gang of one needs no two steps: claim and `go` in one duty.
+        state.tasks[key] = Task(key, HOLDING, duty)
+        state.go_waits[key] = duty
+        acts.append(Hold(key, duty))
+    elif task is None:
         # The server believes it to be here. It is not: say so, or it waits for ever.
         state.tasks[key] = Task(key, HOLDING)
         _over(state, state.tasks[key], lost(()), {}, now)
@@ -382,8 +398,9 @@ def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[
     task = state.tasks[key]
     if task.phase not in (HOLDING, CLAIMED):
         return
-    if now >= state.deadline_s:
-        state.go_waits[key] = duty  # No lease, no user code: it goes with the next reply in time.
+    if task.phase == HOLDING or now >= state.deadline_s:
+        # Not at the keeper yet; or no lease, no user code: it goes once it is held, or with the next reply in time.
+        state.go_waits[key] = duty
         return
     state.go_waits.pop(key, None)
     acts.append(Go(key, duty.get("peers") or [], task.duty))
@@ -427,6 +444,7 @@ _HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
     RankExited: _rank_exited,
     TaskOver: _task_over,
     Shipped: _shipped,
+    OutputShrank: _output_shrank,
     Troubled: _troubled,
     Answered: _answered,
     NotAnswered: _not_answered,

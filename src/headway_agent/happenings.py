@@ -99,6 +99,14 @@ class Shipped:
 
 
 @dataclass(frozen=True)
+class OutputShrank:
+    """Somebody cut or removed an output file of a task that is over: there is no more to wait for."""
+
+    task: str
+    sizes: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Troubled:
     """Something on the node goes wrong without stopping anything; an empty detail says that it is over."""
 
@@ -185,6 +193,7 @@ if TYPE_CHECKING:
         RankExited,
         TaskOver,
         Shipped,
+        OutputShrank,
         Troubled,
         Answered,
         NotAnswered,

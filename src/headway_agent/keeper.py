@@ -145,7 +145,7 @@ class Keeper:
             return 0.0
         if self.table.finishing:
             return LOOK_AGAIN_S
-        due_s = self.table.next_due_s()
+        due_s = self.table.next_due_s(boottime_s())
         if due_s is None:
             return 0.0 if self.ending else None
         return min(max(0.0, due_s - boottime_s()), TURN_S_MAX)
@@ -217,6 +217,7 @@ class Keeper:
                 room -= 1
             task.launch = {}
             self.spawned.append([task.key, moment])
+        os.chdir("/")  # Not to keep a user's directory busy.
 
     def _start_rank(self, task: keeping.Task, rank: keeping.Rank, how: Any, launch: Any) -> None:
         env = dict(launch["base"])

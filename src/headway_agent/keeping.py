@@ -19,6 +19,7 @@ PROTOCOL = 1
 SIGTERM, SIGKILL = 15, 9
 LEFTOVER_GRACE_S = 1.0  # For what a rank leaves behind when it ends by itself.
 LEASE_MARGIN_S = 2.0  # Between the last SIGKILL and the end of the lease.
+CLOCK_DUST_S = 0.001  # Sums of floats: a moment later is not later.
 
 HELD, GOING, OVER = "held", "going", "over"
 
@@ -197,9 +198,8 @@ class Table:
         signals: list[Signal] = []
         records: list[Record] = []
         if (self.by_pid or self.waiting) and now >= self.stop_by_s(self.grace_s_max):
-            for task in list(self.tasks.values()):
-                late = task.kill_at_s is None or task.kill_at_s > self.kill_by_s()
-                if task.phase == GOING and late and now >= self.stop_by_s(task.grace_s):
+            for task in self._unwarned():
+                if now >= self.stop_by_s(task.grace_s):
                     more = self.stop(task.key, max(0.0, self.kill_by_s() - now), "lease", now)
                     signals += more[0]
                     records += more[1]
@@ -222,11 +222,19 @@ class Table:
             return SIGTERM
         return 0
 
-    def next_due_s(self) -> float | None:
+    def next_due_s(self, now: float) -> float | None:
+        """When time alone brings the next signal. A moment that has passed is not named again: nobody spins on it."""
         times = [task.kill_at_s for task in self.stopping.values() if not task.killed and task.kill_at_s is not None]
         if self.by_pid or self.waiting:
-            times.append(self.stop_by_s(self.grace_s_max))
+            first_s = self.stop_by_s(self.grace_s_max)
+            times += [first_s] if first_s > now else [self.stop_by_s(task.grace_s) for task in self._unwarned()]
         return min(times) if times else None
+
+    def _unwarned(self) -> list[Task]:
+        """Tasks that the end of the lease would find alive: not told to end, or with a grace beyond it."""
+        kill_by_s = self.kill_by_s()
+        going = [task for task in self.tasks.values() if task.phase == GOING and task.key not in self.finishing]
+        return [task for task in going if task.kill_at_s is None or task.kill_at_s > kill_by_s + CLOCK_DUST_S]
 
     # --- what the agent is told ---
 

@@ -70,39 +70,56 @@ def output_tail(directory: str, rank: int) -> str:
     return ""
 
 
-def make_pack(wanted: Sequence[Wanted], key: str) -> tuple[bytes, list[Range], bool]:
-    """Collect what is new, up to the limits. The last value says whether something was left for another round."""
-    pieces: list[bytes] = []
-    ranges: list[Range] = []
-    offset, more = 0, False
-    for each in wanted:
-        room = min(TASK_BYTES_MAX, PACK_BYTES_MAX - offset)
-        sizes = each.sizes if each.sizes is not None else output_sizes(each.directory)
-        new = sum(size - each.shipped.get(slot, 0) for slot, size in sizes.items())
-        if new < each.least_bytes:
-            continue
+class Pack:
+    """One object of storage: the pieces of many outputs, one after the other."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.pieces: list[bytes] = []
+        self.ranges: list[Range] = []
+        self.size = 0
+        self.more = False  # Something was left for another round.
+        self.shrunk: dict[str, dict[str, int]] = {}  # By task: sizes, where files are shorter than they were.
+
+    def add(self, wanted: Wanted) -> None:
+        sizes = wanted.sizes if wanted.sizes is not None else output_sizes(wanted.directory)
+        room = min(TASK_BYTES_MAX, PACK_BYTES_MAX - self.size)
+        if sum(size - wanted.shipped.get(slot, 0) for slot, size in sizes.items()) < wanted.least_bytes:
+            return
         for slot, size in sorted(sizes.items()):
-            start = each.shipped.get(slot, 0)
-            if size <= start:
+            start = wanted.shipped.get(slot, 0)
+            count = min(size - start, room)
+            self.more = self.more or count < size - start
+            if count <= 0:
                 continue
-            piece = _read(f"{each.directory}/rank{slot.replace('/', '.')}", start, min(size - start, room))
-            more = more or start + len(piece) < size
-            if not piece:
-                continue
-            rank, stream = slot.split("/")
-            ranges.append(Range(each.task, int(rank), stream, start, start + len(piece), key, offset))
-            pieces.append(piece)
-            offset += len(piece)
-            room -= len(piece)
-    return b"".join(pieces), ranges, more
+            piece = _read(f"{wanted.directory}/rank{slot.replace('/', '.')}", start, count)
+            if len(piece) < count and wanted.sizes is not None:
+                self.shrunk.setdefault(wanted.task, dict(sizes))[slot] = start + len(piece)
+            if piece:
+                rank, stream = slot.split("/")
+                self.ranges.append(
+                    Range(wanted.task, int(rank), stream, start, start + len(piece), self.key, self.size)
+                )
+                self.pieces.append(piece)
+                self.size += len(piece)
+                room -= len(piece)
+
+
+def make_pack(wanted: Sequence[Wanted], key: str) -> Pack:
+    """Collect what is new, up to the limits."""
+    pack = Pack(key)
+    for each in wanted:
+        pack.add(each)
+    return pack
 
 
 def _read(path: str, start: int, count: int) -> bytes:
-    if count <= 0:
-        return b""
-    with open(path, "rb", buffering=0) as file:
-        file.seek(start)
-        return file.read(count)
+    try:
+        with open(path, "rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(count)
+    except OSError:
+        return b""  # Removed by somebody: what is not there cannot be shipped.
 
 
 def store_in_folder(folder: str) -> Callable[[str, bytes], None]:

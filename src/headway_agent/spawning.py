@@ -47,8 +47,9 @@ def _start(rank: Mapping[str, Any], env: Mapping[str, str]) -> int:
     argv = rank["argv"]
     try:
         os.chdir(rank["cwd"])
-    except OSError as error:
-        raise CannotStart(126, f"headway: cannot enter the working directory {rank['cwd']}: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CannotStart(126, f"headway: cannot enter the working directory {rank['cwd']}: {reason}") from None
     program = find_program(argv[0], env.get("PATH") or DEFAULT_PATH)
     try:
         try:

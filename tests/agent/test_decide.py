@@ -20,6 +20,7 @@ from headway_agent.decide import (
     Kept,
     Lease,
     NotAnswered,
+    OutputShrank,
     Range,
     RankExited,
     Shipped,
@@ -100,6 +101,31 @@ def test_a_claim_is_held_then_reported_then_goes() -> None:
     assert body["reports"] == [{"task": T, "phase": "claimed", "address": "10.0.0.1", "port": 4000}]
     assert acts == [Go(T, [["10.0.0.1", 4000]], a_duty())]
     assert reported(state)[T]["phase"] == "running"
+
+
+def test_a_gang_of_one_may_be_claimed_and_go_in_one_duty() -> None:
+    state = a_state()
+    duty = a_duty("go", at_once=True, peers=[])
+    _, acts = exchange(state, duties=[duty])
+    assert acts == [Hold(T, duty)]
+    assert agent.decide(state, Held(T, "a", 1), 1.0) == [Go(T, [], duty)]
+    assert reported(state)[T]["phase"] == "running"
+
+
+def test_a_gang_of_one_that_cannot_be_held_is_refused() -> None:
+    state = a_state()
+    exchange(state, duties=[a_duty("go", at_once=True)])
+    agent.decide(state, HoldFailed(T, "no"), 1.0)
+    assert reported(state)[T]["phase"] == "refused"
+    assert state.go_waits == {}
+
+
+def test_output_that_somebody_cut_is_not_waited_for() -> None:
+    state = a_going()
+    agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
+    agent.decide(state, TaskOver(T, {"0/out": 10}), 2.0)
+    agent.decide(state, OutputShrank(T, {"0/out": 0}), 2.0)
+    assert reported(state)[T]["phase"] == "ended"
 
 
 def test_a_claim_said_twice_is_held_once() -> None:
