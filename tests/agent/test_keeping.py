@@ -39,14 +39,14 @@ def test_a_second_stop_can_only_shorten_the_grace() -> None:
     table = a_table(11)
     table.stop(T, 10.0, "stop", 100.0)
     assert table.stop(T, 50.0, "stop", 101.0)[0] == []
-    assert table.next_due_s() == 110.0
+    assert table.next_due_s(101.0) == 110.0
     table.stop(T, 1.0, "stop", 102.0)
     assert table.due(103.0)[0] == [(11, SIGKILL)]
 
 
 def test_the_last_sigkill_is_done_before_the_lease_is_over() -> None:
     table = a_table(11, grace_s=10.0)
-    assert table.next_due_s() == 988.0
+    assert table.next_due_s(0.0) == 988.0
     assert table.due(987.9)[0] == []
     assert table.due(988.0)[0] == [(11, SIGTERM)]
     assert table.due(997.9)[0] == []
@@ -64,9 +64,19 @@ def test_a_lease_that_is_short_beside_the_grace_still_lets_tasks_run() -> None:
     table = Table()
     table.lease(10.0, 10.0)
     add(table, T, 11, grace_s=30.0)
-    assert table.next_due_s() == 4.0
+    assert table.next_due_s(0.0) == 4.0
     assert table.due(4.0)[0] == [(11, SIGTERM)]
     assert table.due(9.0)[0] == [(11, SIGKILL)]
+
+
+def test_a_moment_that_has_passed_is_not_waited_for_again() -> None:
+    table = a_table(11, grace_s=100.0)
+    add(table, "job2/1/0", 12, grace_s=10.0)
+    assert table.next_due_s(0.0) == 898.0
+    assert table.due(898.0)[0] == [(11, SIGTERM)]
+    assert table.next_due_s(898.0) == 988.0
+    assert table.due(988.0)[0] == [(12, SIGTERM)]
+    assert table.next_due_s(988.0) == 998.0
 
 
 def test_a_renewed_lease_moves_the_end() -> None:
