@@ -41,7 +41,8 @@ class Room:
             self,
             cpus=self.cpus + wants.cpus,
             memory_bytes=self.memory_bytes + wants.memory_bytes,
-            gpus=tuple(sorted({*self.gpus, *gpus})),
+            # A node that came back with fewer of them has no room for the others any more.
+            gpus=tuple(sorted({*self.gpus, *(index for index in gpus if index < self.node.granted.gpus)})),
         )
 
 

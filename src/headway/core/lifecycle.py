@@ -170,8 +170,8 @@ def _can_never_run(job: Job, signal: CanNeverRun, now: float) -> Job:
 
 def _claimed(job: Job, signal: Claimed, now: float) -> Job:
     attempt = _current(job)
-    task = attempt.tasks[signal.task] if signal.task < len(attempt.tasks) else None
-    if task is None or task.phase is not Phase.PLACED:
+    task = _task_in(job, signal.task, Phase.PLACED)
+    if task is None:
         return job
     taken = replace(task, phase=Phase.CLAIMED, address=signal.address, port=signal.port)
     tasks = _with(attempt.tasks, taken)
@@ -182,11 +182,10 @@ def _claimed(job: Job, signal: Claimed, now: float) -> Job:
 
 
 def _refused(job: Job, signal: Refused, now: float) -> Job:
-    attempt = _current(job)
-    if signal.task >= len(attempt.tasks) or attempt.tasks[signal.task].phase is not Phase.PLACED:
+    task = _task_in(job, signal.task, Phase.PLACED)
+    if task is None:
         return job  # A claim outweighs a refusal that comes after it.
-    node = attempt.tasks[signal.task].node
-    return _never_started(job, f"{node} refused it: {signal.detail}", (node,), now)
+    return _never_started(job, f"{task.node} refused it: {signal.detail}", (task.node,), now)
 
 
 def _claim_overdue(job: Job, signal: ClaimOverdue, now: float) -> Job:
@@ -222,10 +221,11 @@ def _release_all(job: Job, cause: Cause, detail: str, now: float) -> Job:
 
 def _task_ended(job: Job, signal: TaskEnded, now: float) -> Job:
     attempt = _current(job)
-    if signal.task >= len(attempt.tasks) or attempt.tasks[signal.task].phase is not Phase.GOING:
+    task = _task_in(job, signal.task, Phase.GOING)
+    if task is None:
         return job
     outcome = signal.outcome
-    ended = replace(attempt.tasks[signal.task], phase=Phase.ENDED, outcome=outcome)
+    ended = replace(task, phase=Phase.ENDED, outcome=outcome)
     attempt = replace(attempt, tasks=_with(attempt.tasks, ended))
     if job.state is State.RUNNING and outcome.cause is not None:
         attempt = replace(attempt, exit_code=outcome.exit_code)
@@ -236,9 +236,9 @@ def _task_ended(job: Job, signal: TaskEnded, now: float) -> Job:
 
 def _task_missing(job: Job, signal: TaskMissing, now: float) -> Job:
     attempt = _current(job)
-    if signal.task >= len(attempt.tasks) or attempt.tasks[signal.task].phase is not Phase.GOING:
+    task = _task_in(job, signal.task, Phase.GOING)
+    if task is None:
         return job
-    task = attempt.tasks[signal.task]
     lost = replace(attempt, tasks=_with(attempt.tasks, replace(task, phase=Phase.LOST)))
     return _lost(replace(job, attempt=lost), Cause.OUTCOME_LOST, f"{task.node} no longer knows it", now, ())
 
@@ -258,8 +258,10 @@ def _node_lost(job: Job, signal: NodeLost, now: float) -> Job:
 def _cancel_running(job: Job, signal: CancelAsked, now: float) -> Job:
     if job.state is State.STOPPING and job.cause is Cause.CANCELLED:
         return _shorten_grace(job, signal, now)
-    stopping = replace(job, state=State.RUNNING, cause=None, detail="")
-    return _begin_stop(stopping, Cause.CANCELLED, _by(signal), now, signal.grace_s)
+    grace_s = job.spec.grace_s if signal.grace_s is None else signal.grace_s
+    if job.stop_by is not None:
+        grace_s = min(grace_s, max(0.0, job.stop_by - now))  # Its ranks were told when their grace ends.
+    return _begin_stop(job, Cause.CANCELLED, _by(signal), now, grace_s)
 
 
 def _shorten_grace(job: Job, signal: CancelAsked, now: float) -> Job:
@@ -332,6 +334,12 @@ def _avoiding(job: Job, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
 def _current(job: Job) -> Attempt:
     assert job.attempt is not None, f"{job.id} is {job.state.value} without an attempt"
     return job.attempt
+
+
+def _task_in(job: Job, index: int, phase: Phase) -> Task | None:
+    """The task with this index, if there is one and it is in this phase."""
+    tasks = _current(job).tasks
+    return tasks[index] if 0 <= index < len(tasks) and tasks[index].phase is phase else None
 
 
 def _with(tasks: tuple[Task, ...], task: Task) -> tuple[Task, ...]:

@@ -117,7 +117,11 @@ class View:
         return None
 
     def pop(self, shape: Shape) -> None:
-        heapq.heappop(self._heaps[shape])
+        """Take the first job of a shape out. It stands there twice if it has left and come back meanwhile."""
+        heap = self._heaps[shape]
+        first = heap[0]
+        while heap and heap[0] == first:
+            heapq.heappop(heap)
 
     def shapes(self) -> list[Shape]:
         return list(self._heaps)
@@ -140,7 +144,7 @@ def plan(view: View, now: float, placements_most: int = 1000) -> Plan:
     """Say which waiting jobs can be placed where, now. The caller saves them; the view itself stays as it was."""
     view.wake(now)
     rooms = dict(view.rooms)
-    order = list(rooms)
+    order = sorted(rooms)  # By name, not by when they joined: a rebuilt view must give the same plan.
     heads = [(rank_of(job), shape) for shape in view.shapes() if (job := view.head(shape))]
     heapq.heapify(heads)
     placed: list[tuple[Shape, Job, Placement]] = []

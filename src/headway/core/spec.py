@@ -19,8 +19,8 @@ from headway.core.units import duration_s, size_bytes
 ARGUMENTS_BYTES_MAX = 1 << 20
 WORD_BYTES_MAX = 131_071  # Linux starts no program with a longer word, in its arguments or its environment.
 ENV_BYTES_MAX = 1 << 20
-NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 NODES_MAX = 10_000
 RANKS_PER_NODE_MAX = 256
 PRIORITY_MOST = 1_000_000

@@ -12,7 +12,8 @@ from headway.core.errors import BadInput
 _DURATION = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SIZE_BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-_NUMBER = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*$")
+NUMBER_MOST = 10**18
+_NUMBER = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]{0,20})\s*$")
 
 
 def duration_s(value: str | int | float, what: str) -> float:
@@ -34,16 +35,19 @@ def size_bytes(value: str | int | float, what: str) -> int:
 
 
 def _split(value: str | int | float, what: str, form: str) -> tuple[float, str]:
-    if isinstance(value, bool):
-        raise BadInput(f'{what}: "{value}" is not {form}')
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise BadInput(f'{what}: "{str(value)[:80]}" is not {form}')
     if isinstance(value, int | float):
-        if value < 0 or value != value or value in (float("inf"),):
-            raise BadInput(f"{what}: {value} is negative or not finite", f"give {form}")
+        if not 0 <= value <= NUMBER_MOST:
+            raise BadInput(f"{what}: {value:.6g} is negative, too large or not a number", f"give {form}")
         return float(value), ""
     match = _NUMBER.match(value)
     if match is None:
         raise BadInput(f'{what}: "{value[:80]}" is not {form}')
-    return float(match.group(1)), match.group(2).lower()
+    number = float(match.group(1))
+    if number > NUMBER_MOST:
+        raise BadInput(f'{what}: "{value[:80]}" is too large', f"give {form}")
+    return number, match.group(2).lower()
 
 
 def show_duration(seconds: float) -> str:

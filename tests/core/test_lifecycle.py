@@ -1,0 +1,262 @@
+"""The life of a job: every state meets every signal, on time, late, and from another attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from headway.core.invariants import broken_between, broken_in
+from headway.core.lifecycle import (
+    CancelAsked,
+    CanNeverRun,
+    Claimed,
+    ClaimOverdue,
+    NodeLost,
+    Placed,
+    Refused,
+    RetryAsked,
+    Seat,
+    Signal,
+    StopDecided,
+    TaskEnded,
+    TaskMissing,
+    charged,
+    step,
+)
+from headway.core.model import Cause, Job, Phase, State
+from headway.core.states import FOLLOWS, HEARS, TASK_FOLLOWS
+from tests.builders import (
+    BROKEN,
+    FINE,
+    NOW,
+    a_job,
+    after,
+    cancelled,
+    failed,
+    placed,
+    running,
+    seats,
+    stopping,
+    succeeded,
+)
+
+STATES: dict[str, Callable[[], Job]] = {
+    "queued": a_job,
+    "backing off": lambda: failed(a_job(retries_max=3)),
+    "starting": placed,
+    "running": running,
+    "stopping": stopping,
+    "cancelling": lambda: stopping(cause=Cause.CANCELLED),
+    "succeeded": succeeded,
+    "failed": failed,
+    "cancelled": cancelled,
+}
+SIGNALS: dict[str, Callable[[int], Signal]] = {
+    "placed": lambda attempt: seats("n1"),
+    "claimed": lambda attempt: Claimed(attempt, 0, "host", 4000),
+    "refused": lambda attempt: Refused(attempt, 0, "no directory"),
+    "overdue": ClaimOverdue,
+    "ended well": lambda attempt: TaskEnded(attempt, 0, FINE),
+    "ended badly": lambda attempt: TaskEnded(attempt, 0, BROKEN),
+    "missing": lambda attempt: TaskMissing(attempt, 0),
+    "node lost": lambda attempt: NodeLost(attempt, "n1", "gone"),
+    "other node lost": lambda attempt: NodeLost(attempt, "n2", "gone"),
+    "cancel": lambda attempt: CancelAsked("ada"),
+    "stop": lambda attempt: StopDecided(attempt, Cause.TIME_LIMIT, "limit"),
+    "retry": lambda attempt: RetryAsked(),
+    "never": lambda attempt: CanNeverRun("no pool has 99 gpus"),
+}
+# What each signal makes of each state. A dot: it is not heard, and the very same job comes back.
+BECOMES = """
+                 queued     backing off  starting   running    stopping   cancelling  succeeded  failed  cancelled
+placed           starting   starting     .          .          .          .           .          .       .
+claimed          .          .            running    .          .          .           .          .       .
+refused          .          .            queued     .          .          .           .          .       .
+overdue          .          .            queued     .          .          .           .          .       .
+ended well       .          .            .          succeeded  failed     cancelled   .          .       .
+ended badly      .          .            .          failed     failed     cancelled   .          .       .
+missing          .          .            .          queued     failed     cancelled   .          .       .
+node lost        .          .            queued     queued     failed     cancelled   .          .       .
+other node lost  .          .            .          .          .          .           .          .       .
+cancel           cancelled  cancelled    cancelled  stopping   stopping   .           .          .       .
+stop             .          .            .          stopping   .          .           .          .       .
+retry            .          queued       .          .          .          .           .          .       .
+never            failed     failed       .          .          .          .           .          .       .
+"""
+
+
+def cells() -> list[tuple[str, str, str]]:
+    rows = BECOMES.strip("\n").splitlines()
+    found = []
+    for row in rows[1:]:
+        signal, words = row[:17].strip(), row[17:].split()
+        found += [(state, signal, word) for state, word in zip(STATES, words, strict=True)]
+    return found
+
+
+def test_the_table_is_complete() -> None:
+    assert [signal for state, signal, _ in cells() if state == "queued"] == list(SIGNALS)
+    assert {type(make(1)).__name__ for make in SIGNALS.values()} == {name for names in HEARS.values() for name in names}
+    assert set(FOLLOWS) == set(HEARS) == set(State)
+    assert set(TASK_FOLLOWS) == set(Phase)
+
+
+@pytest.mark.parametrize(("state", "signal", "becomes"), cells())
+def test_each_state_meets_each_signal(state: str, signal: str, becomes: str) -> None:
+    job = STATES[state]()
+    then = step(job, SIGNALS[signal](job.number), NOW)
+    if becomes == ".":
+        assert then is job
+    else:
+        assert then.state.value == becomes
+        assert then != job
+    assert not broken_in(then)
+    assert not broken_between(job, then)
+
+
+@pytest.mark.parametrize("other", [-1, 1, 7], ids=["older", "newer", "much newer"])
+@pytest.mark.parametrize(("state", "signal"), [(state, signal) for state, signal, _ in cells()])
+def test_a_signal_of_another_attempt_is_not_heard(state: str, signal: str, other: int) -> None:
+    job = STATES[state]()
+    said = SIGNALS[signal](job.number + other)
+    if hasattr(said, "attempt"):
+        assert step(job, said, NOW) is job
+
+
+@pytest.mark.parametrize("task", [-1, 1, 10**9])
+@pytest.mark.parametrize("make", [placed, running, stopping])
+def test_a_task_that_the_attempt_does_not_have_is_not_heard(make: Callable[[], Job], task: int) -> None:
+    job = make()
+    said: list[Signal] = [Claimed(1, task), Refused(1, task), TaskEnded(1, task, BROKEN), TaskMissing(1, task)]
+    assert all(step(job, signal, NOW) is job for signal in said)
+
+
+def test_each_signal_twice_is_each_signal_once() -> None:
+    for state, signal, becomes in cells():
+        job = STATES[state]()
+        said = SIGNALS[signal](job.number)
+        once = step(job, said, NOW)
+        twice = step(once, said, NOW)
+        assert twice is once or becomes == ".", f"{signal} twice on {state}"
+
+
+# --- starting ---
+
+
+def test_placing_raises_the_number_and_forgets_the_last_end() -> None:
+    job = failed(a_job(retries_max=3))
+    again = after(job, Placed((Seat("n5", (2, 3)),)), now=NOW + 60)
+    assert again.number == 2
+    assert again.attempt is not None
+    assert (again.attempt.tasks[0].node, again.attempt.tasks[0].gpus) == ("n5", (2, 3))
+    assert (again.cause, again.detail, again.not_before) == (None, "", 0.0)
+    assert again.retries.user == 1
+
+
+def test_a_gang_goes_only_when_all_have_claimed() -> None:
+    job = placed(a_job(nodes=3))
+    for index, others in ((2, "starting"), (0, "starting"), (1, "running")):
+        job = after(job, Claimed(1, index, f"host{index}", 4000 + index), now=NOW + index)
+        assert job.state.value == others
+    assert job.attempt is not None
+    assert {task.phase for task in job.attempt.tasks} == {Phase.GOING}
+    assert [(task.address, task.port) for task in job.attempt.tasks] == [(f"host{i}", 4000 + i) for i in range(3)]
+    assert job.attempt.started_at == NOW + 1
+
+
+def test_a_refusal_after_the_claim_changes_nothing() -> None:
+    job = after(placed(a_job(nodes=2)), Claimed(1, 0))
+    assert step(job, Refused(1, 0), NOW) is job
+
+
+@pytest.mark.parametrize(
+    "signal", [Refused(1, 1, "full"), NodeLost(1, "n2"), ClaimOverdue(1)], ids=["refused", "lost", "overdue"]
+)
+def test_what_does_not_start_gives_every_place_back_and_charges_nobody(signal: Signal) -> None:
+    job = after(placed(a_job(nodes=3)), Claimed(1, 0), Claimed(1, 2), signal)
+    assert job.state is State.QUEUED
+    assert job.attempt is not None
+    assert {task.phase for task in job.attempt.tasks} == {Phase.RELEASED}
+    assert (job.cause, job.avoid, job.retries.user) == (Cause.NEVER_STARTED, ("n2",), 0)
+    assert not job.alive
+
+
+def test_the_nodes_to_avoid_are_the_newest_few() -> None:
+    job = a_job()
+    for number in range(12):
+        job = after(job, seats(f"n{number}"), NodeLost(number + 1, f"n{number}"), now=NOW + 1000 * number)
+    assert job.avoid == tuple(f"n{number}" for number in range(4, 12))
+    job = after(job, seats("n5"), NodeLost(13, "n5"), now=NOW + 20_000)
+    assert job.avoid == ("n4", *(f"n{number}" for number in range(6, 12)), "n5")
+
+
+# --- ending ---
+
+
+def test_a_gang_succeeds_when_its_last_task_does() -> None:
+    job = after(running(a_job(nodes=2)), TaskEnded(1, 1, FINE))
+    assert job.state is State.RUNNING
+    job = after(job, TaskEnded(1, 0, FINE), now=NOW + 9)
+    assert (job.state, job.cause, job.ended_at) == (State.SUCCEEDED, None, NOW + 9)
+    assert job.attempt is not None
+    assert (job.attempt.exit_code, job.attempt.ended_at) == (0, NOW + 9)
+
+
+def test_the_first_cause_wins_and_the_rest_is_its_echo() -> None:
+    job = after(running(a_job(nodes=3)), TaskEnded(1, 1, BROKEN))
+    assert (job.state, job.cause, job.stop_by) == (State.STOPPING, Cause.USER_CODE, NOW + 30)
+    killed = replace(BROKEN, exit_code=None, signal=9, cause=Cause.KILLED, detail="followed")
+    job = after(job, TaskEnded(1, 0, killed), NodeLost(1, "n3"))
+    assert (job.state, job.cause, job.detail) == (State.FAILED, Cause.USER_CODE, "ValueError: no")
+    assert job.attempt is not None
+    assert [task.phase.value for task in job.attempt.tasks] == ["ended", "ended", "lost"]
+    assert (job.attempt.exit_code, job.attempt.cause) == (1, Cause.USER_CODE)
+
+
+def test_a_cancel_outranks_every_other_cause_and_is_never_tried_again() -> None:
+    job = after(stopping(a_job(retries_max=9, nodes=2), cause=Cause.PREEMPTED), CancelAsked("ada"))
+    assert (job.state, job.cause, job.detail) == (State.STOPPING, Cause.CANCELLED, "asked by ada")
+    job = after(job, TaskEnded(1, 0, BROKEN), TaskEnded(1, 1, FINE))
+    assert (job.state, job.cause) == (State.CANCELLED, Cause.CANCELLED)
+
+
+@pytest.mark.parametrize(
+    ("first_s", "second_s", "left_s"),
+    [(30, 5, 5), (5, 30, 5), (30, None, 30), (30, 30, 30), (None, 0, 0)],
+)
+def test_a_second_cancel_makes_the_grace_shorter_never_longer(
+    first_s: float | None, second_s: float | None, left_s: float
+) -> None:
+    job = after(running(), CancelAsked("ada", first_s), CancelAsked("bob", second_s))
+    assert job.stop_by == NOW + left_s
+    assert job.detail == "asked by ada"
+
+
+@pytest.mark.parametrize(("asked_s", "left_s"), [(None, 10), (99, 10), (3, 3)])
+def test_to_cancel_what_is_stopping_does_not_lengthen_its_grace(asked_s: float | None, left_s: float) -> None:
+    job = after(running(), StopDecided(1, Cause.PREEMPTED, "", 10), CancelAsked("ada", asked_s))
+    assert job.stop_by == NOW + left_s
+    assert job.cause is Cause.CANCELLED
+
+
+def test_a_lost_node_takes_all_its_tasks_and_no_others() -> None:
+    job = after(running(a_job(nodes=3), "n1", "n2", "n1"), NodeLost(1, "n1", "power cut"))
+    assert job.state is State.STOPPING
+    assert [task.node for task in job.alive] == ["n2"]
+    job = after(job, TaskEnded(1, 1, BROKEN))
+    assert (job.state, job.cause, job.detail) == (State.QUEUED, Cause.NODE_LOST, "power cut")
+    assert (job.avoid, job.retries.platform, job.retries.user) == (("n1",), 1, 0)
+
+
+def test_a_finished_job_never_changes_whatever_is_said() -> None:
+    for end in (succeeded(), failed(), cancelled()):
+        for make in SIGNALS.values():
+            assert step(end, make(end.number), NOW + 5) is end
+
+
+def test_only_the_users_own_ends_are_charged() -> None:
+    assert charged(failed())
+    assert not charged(after(running(), NodeLost(1, "n1")))
+    assert not charged(a_job())

@@ -1,0 +1,79 @@
+"""Whether it is tried again: one row per cause, three budgets that are never mixed."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.core import retry
+from headway.core.causes import TABLE, Again, Whose
+from headway.core.model import Cause, Retries
+from tests.builders import NOW, a_job
+
+# Cause, whose, tried again with one retry left, tried again with none left.
+ROWS = """
+user_code        user      yes  no
+command_missing  user      no   no
+not_executable   user      no   no
+syntax_error     user      no   no
+crashed          user      yes  no
+killed           user      yes  no
+out_of_memory    user      yes  no
+stalled          user      yes  no
+time_limit       user      no   no
+cost_limit       user      no   no
+cancelled        user      no   no
+bad_spec         user      no   no
+preempted        capacity  yes  yes
+reclaimed        capacity  yes  yes
+node_lost        platform  yes  yes
+never_started    platform  yes  yes
+outcome_lost     platform  yes  yes
+"""
+
+
+def rows() -> list[tuple[Cause, str, bool, bool]]:
+    split = [line.split() for line in ROWS.strip().splitlines()]
+    return [(Cause(cause), whose, left == "yes", none == "yes") for cause, whose, left, none in split]
+
+
+def test_the_table_has_every_cause() -> None:
+    assert [cause for cause, *_ in rows()] == list(Cause) == list(TABLE)
+
+
+@pytest.mark.parametrize(("cause", "whose", "with_budget", "without"), rows())
+def test_each_cause_is_tried_again_or_not_and_paid_from_one_budget(
+    cause: Cause, whose: str, with_budget: bool, without: bool
+) -> None:
+    assert TABLE[cause].whose.value == whose
+    rich = retry.decide(a_job(retries_max=1), cause, NOW)
+    poor = retry.decide(a_job(retries_max=0), cause, NOW)
+    assert (rich.again, poor.again) == (with_budget, without)
+    paid = {name: int(name == whose and with_budget) for name in ("user", "platform", "capacity")}
+    assert rich.retries == Retries(**paid)
+    assert poor.again or (poor.retries == Retries() and poor.reason)
+
+
+def test_every_cause_has_words_and_every_users_cause_says_what_to_do() -> None:
+    for cause, row in TABLE.items():
+        assert row.says
+        assert row.hint or row.whose is not Whose.USER or cause is Cause.CANCELLED
+        assert (row.again is Again.AT_ONCE) == (row.whose is not Whose.USER)
+
+
+@pytest.mark.parametrize(("used", "pause_s"), [(0, 2), (1, 4), (2, 8), (6, 128), (8, 300), (60, 300)])
+def test_the_pause_grows_with_each_failure_up_to_a_limit(used: int, pause_s: float) -> None:
+    job = a_job(retries_max=100, retries=Retries(user=used))
+    assert retry.decide(job, Cause.USER_CODE, NOW).not_before == NOW + pause_s
+
+
+@pytest.mark.parametrize(("lost", "pause_s"), [(0, 0), (2, 0), (3, 5), (4, 10), (9, 300)])
+def test_the_first_losses_cost_no_time_and_later_ones_do_not_spin(lost: int, pause_s: float) -> None:
+    job = a_job(retries=Retries(platform=lost))
+    assert retry.decide(job, Cause.NODE_LOST, NOW).not_before == NOW + pause_s
+
+
+def test_even_the_platform_gives_up_at_last() -> None:
+    job = a_job(retries=Retries(platform=retry.PLATFORM_RETRIES_MAX))
+    verdict = retry.decide(job, Cause.NODE_LOST, NOW)
+    assert (verdict.again, verdict.retries) == (False, job.retries)
+    assert retry.decide(job, Cause.RECLAIMED, NOW).again, "another budget"
