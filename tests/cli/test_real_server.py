@@ -157,6 +157,27 @@ def test_a_follower_survives_the_servers_death_without_a_lost_or_doubled_line(ho
     assert json.loads(home.run("describe", "paced", "--json").stdout)["attempt"] == 1
 
 
+def test_the_story_tells_of_an_attempt_that_lost_its_keeper(home: Home) -> None:
+    home.script("paced.py", "import os\nprint('attempt', os.environ['HEADWAY_ATTEMPT'], flush=True)\n" + PACED)
+    follower = home.start("run", "paced.py", "1")
+    assert follower.stdout
+    assert [follower.stdout.readline(), follower.stdout.readline()] == ["attempt 1\n", "line 0\n"]
+    keeper = [pid for pid in home.processes() if b"keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    for pid in keeper:
+        os.kill(pid, signal.SIGKILL)
+    mark = follower.stdout.readline()
+    assert mark.startswith("── headway: attempt 2 on local-1, after: attempt 1 "), mark
+    (home.place / "go-0").touch()
+    out, err = follower.communicate(timeout=120)
+    assert (follower.returncode, out) == (0, "attempt 2\nline 0\n"), err
+    assert "succeeded with attempt 2" in err
+    assert home.run("logs", "paced").stdout == "attempt 1\nline 0\n" + mark + out
+    assert home.run("logs", "paced", "--attempt", "1").stdout == "attempt 1\nline 0\n"
+    assert home.run("logs", "paced", "--tail", "1").stdout == mark + "line 0\n"
+    shown = json.loads(home.run("describe", "paced", "--json").stdout)
+    assert shown["retries"] == {"user": 0, "platform": 1, "capacity": 0}
+
+
 def test_a_job_goes_on_while_the_server_is_stopped(home: Home) -> None:
     home.script("paced.py", PACED)
     job = home.run("run", "-d", "-o", "name", "paced.py", "1").stdout.strip()

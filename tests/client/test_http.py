@@ -77,10 +77,10 @@ def test_an_answer_of_something_else_is_told_apart(fake: FakeServer) -> None:
     assert "not as a Headway server does" in made.message
 
 
-def test_a_wrong_token_is_not_allowed(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADWAY_TOKEN", "another")
+def test_a_wrong_token_is_not_allowed(client: Client) -> None:
+    client.env = {**client.env, "HEADWAY_TOKEN": "another"}
     with pytest.raises(NotAllowed):
-        Client().jobs()
+        client.jobs()
 
 
 def test_health_needs_no_token_and_never_raises(fake: FakeServer) -> None:

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from headway.client.sdk import Client
 
 SECOND_PRESS_S = 2.0
+AWAY_S_MAX = 600.0  # How long a shared server may be away before a follower gives up.
 SAY_WAITING_AFTER_S = 1.0
 
 
 def follow(client: Client, job: str, output: Output, *, exit_code_from_job: bool = False, **narrow: Any) -> int:
     """Tell the job's story as it grows; return the exit code that its end asks for."""
     client.on_trouble(_Troubles(output).tell)
+    client.link.patience_s = max(client.link.patience_s, AWAY_S_MAX)
     story = Story(client, job, on_wait=_Waiting(output).tell, **narrow)
     try:
         for piece in story.follow():

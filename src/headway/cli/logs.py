@@ -46,8 +46,13 @@ def logs(
     if output.machine:
         output.show(client.logs_index(job), lambda: "", list)
         return exits.OK
+    written = False
     for piece in Story(client, job, **narrow).tell():
+        written = written or bool(piece.data)
         emit(piece, sys.stdout)
+    if not written and tail is None and since is None:
+        answer = client.why(job)
+        output.say(f"headway: job {answer['job']} has written nothing; it {answer['sentence']}")
     return exits.OK
 
 

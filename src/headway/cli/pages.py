@@ -115,7 +115,8 @@ def _of(node: Shown, what: str, show: Any) -> str:
 
 def _needs(spec: Shown) -> str:
     resources = spec.get("resources") or {}
-    parts = [f"{resources.get('cpus', 1):g} cpus"]
+    cpus = resources.get("cpus", 1)
+    parts = [f"{cpus:g} {'cpu' if cpus == 1 else 'cpus'}"]
     if resources.get("memory"):
         parts.append(f"{show_size(int(resources['memory']))} memory")
     if resources.get("gpus"):

@@ -99,7 +99,8 @@ def start(home: Home, env: Mapping[str, str], wait_s_max: float) -> Running:
             running = read_running(home)
             if running is not None and healthy(running.url):
                 return running
-            if child.poll() is not None:
+            # Somebody may have started one by hand at the same moment: then ours gave way, and that one is waited for.
+            if child.poll() is not None and not _owned(home):
                 raise Unavailable(
                     f"the embedded server ended at once (exit code {child.returncode}){_last_lines(home, log_from)}",
                     "headway doctor looks for what is wrong",
@@ -188,6 +189,18 @@ def _one_at_a_time(home: Home, give_up_at: float) -> Iterator[None]:
                     raise Unavailable("somebody else has been starting the embedded server for too long") from None
                 time.sleep(LOOK_EVERY_S)
         yield
+
+
+def _owned(home: Home) -> bool:
+    """Whether a server holds this home, or is about to serve it."""
+    try:
+        with open(home.lock_file) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _rotate(log: Path) -> int:

@@ -6,13 +6,13 @@ a call that may be repeated is repeated until `patience_s` is over. Imports cost
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from headway.client.wire import Wire
 from headway.core.errors import (
     BadInput,
     Conflict,
@@ -84,7 +84,7 @@ class Link:
         self.locate = locate
         self.patience_s = patience_s
         self.on_trouble = on_trouble
-        self._connection: http.client.HTTPConnection | None = None
+        self._wire: Wire | None = None
         self._address: Address | None = None
         self._base = BASE
         self._met = False  # A server that never answered is waited for only briefly.
@@ -129,23 +129,28 @@ class Link:
     def stream(self, path: str, query: Mapping[str, object] | None, headers: Mapping[str, str]) -> Iterator[bytes]:
         """Yield the lines of a stream until it ends; a lost connection ends it with Unavailable."""
         address = self.locate()
-        connection, base = _connect(address, ANSWER_S_MAX)
         try:
-            connection.request("GET", base + path + _query(query), headers={**_headers(address, None), **headers})
-            response = connection.getresponse()
-            if response.status >= 400:
-                raise error_from(Answer(response.status, _lower(response), response.read()), address.url)
-            while line := response.readline():
-                yield line.rstrip(b"\r\n")
-        except (OSError, http.client.HTTPException) as error:
+            wire, base = _connect(address, CONNECT_S_MAX)
+        except OSError as error:
+            raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
+        try:
+            asked = {**_headers(address, None), **headers}
+            status, found = wire.begin("GET", base + path + _query(query), asked, None, ANSWER_S_MAX)
+            if status >= 400:
+                raise error_from(Answer(status, found, b"".join(wire.body(status, found))), address.url)
+            kept = b""
+            for piece in wire.body(status, found):
+                *lines, kept = (kept + piece).split(b"\n")
+                yield from (line.rstrip(b"\r") for line in lines)
+        except OSError as error:
             raise Unavailable(f"the stream from {address.url} broke off: {_plain(error)}") from None
         finally:
-            connection.close()
+            wire.close()
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
 
     def _try(self, method: str, target: str, payload: bytes | None, once: bool, answer_s_max: float) -> Answer:
         # The server may have closed an idle connection; what must not happen twice goes out on a fresh one.
@@ -153,23 +158,24 @@ class Link:
             self.close()
         sent = False
         try:
-            if self._connection is None:
+            if self._wire is None:
                 self._address = self.locate()
-                self._connection, self._base = _connect(self._address, answer_s_max)
+                self._wire, self._base = _connect(self._address, CONNECT_S_MAX)
             assert self._address is not None
-            if self._connection.sock is None:
-                self._connection.connect()
-            self._connection.sock.settimeout(answer_s_max)
             sent = True
-            self._connection.request(method, self._base + target, payload, _headers(self._address, payload))
-            response = self._connection.getresponse()
-            return Answer(response.status, _lower(response), response.read())
-        except (OSError, http.client.HTTPException) as error:
+            headers = _headers(self._address, payload)
+            answer = Answer(*self._wire.ask(method, self._base + target, headers, payload, answer_s_max))
+        except OSError as error:
             self.close()
-            url = self._address.url if self._address else ""
-            raise _Lost(
-                Unavailable(f"no answer from {url}: {_plain(error)}", "headway doctor looks for what is wrong"), sent
-            ) from None
+            said = f"no answer from {self._address.url if self._address else ''}: {_plain(error)}"
+            raise _Lost(Unavailable(said, "headway doctor looks for what is wrong"), sent) from None
+        except BaseException:
+            # Half an answer may be left in the connection (Ctrl-C): nobody must take it for the next one.
+            self.close()
+            raise
+        if not self._wire.reusable:
+            self.close()
+        return answer
 
 
 class _Lost(Exception):
@@ -199,27 +205,26 @@ def error_from(answer: Answer, url: str) -> HeadwayError:
 def healthy(url: str, answer_s_max: float = 2.0) -> bool:
     """Whether a Headway server answers there. Needs no token."""
     try:
-        connection, base = _connect(Address(url), answer_s_max)
+        wire, base = _connect(Address(url), answer_s_max)
         try:
-            connection.request("GET", base + "/health")
-            answer = connection.getresponse()
-            return answer.status == 200 and bool(json.loads(answer.read()).get("ok"))
+            status, _, body = wire.ask("GET", base + "/health", {}, None, answer_s_max)
+            return status == 200 and bool(json.loads(body).get("ok"))
         finally:
-            connection.close()
-    except (OSError, http.client.HTTPException, ValueError, AttributeError, Unavailable):
+            wire.close()
+    except (OSError, ValueError, AttributeError):
         return False
 
 
-def _connect(address: Address, answer_s_max: float) -> tuple[http.client.HTTPConnection, str]:
-    parts = urlsplit(address.url)
+def _connect(address: Address, connect_s_max: float) -> tuple[Wire, str]:
+    try:
+        parts = urlsplit(address.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        parts, port = urlsplit(""), 0
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise BadInput(f'server_url: "{address.url}" is not an address such as http://127.0.0.1:8400')
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=min(CONNECT_S_MAX, answer_s_max))
-    connection.connect()
-    if connection.sock is not None:
-        connection.sock.settimeout(answer_s_max)
-    return connection, parts.path.rstrip("/") + BASE
+    wire = Wire(parts.hostname, port, secure=parts.scheme == "https", connect_s_max=connect_s_max)
+    return wire, parts.path.rstrip("/") + BASE
 
 
 def _headers(address: Address, payload: bytes | None) -> dict[str, str]:
@@ -234,10 +239,6 @@ def _headers(address: Address, payload: bytes | None) -> dict[str, str]:
 def _query(query: Mapping[str, object] | None) -> str:
     given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
     return "?" + urlencode(given) if given else ""
-
-
-def _lower(response: http.client.HTTPResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in response.getheaders()}
 
 
 def _plain(error: BaseException) -> str:

@@ -1,0 +1,115 @@
+"""HTTP/1.1 over one socket, as much as a Headway server speaks: requests with a body, answers by length or chunks.
+
+The standard library's client would be half of what a short command costs, most of it for parsing mail headers. Every
+failure is an OSError, and an answer that ends early is one: what is returned is whole.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+
+LINE_BYTES_MAX = 65_536
+HEADERS_MAX = 200
+
+
+class Broken(ConnectionError):
+    """The other side ended early, or said something that is not HTTP."""
+
+
+class Wire:
+    def __init__(self, host: str, port: int, *, secure: bool, connect_s_max: float) -> None:
+        self.name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._socket = socket.create_connection((host, port), connect_s_max)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if secure:
+            import ssl
+
+            self._socket = ssl.create_default_context().wrap_socket(self._socket, server_hostname=host)
+        self._file = self._socket.makefile("rb")
+        self.reusable = True
+
+    def ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, answer_s_max: float
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Send a request; return status, headers (names in lower case) and the whole body."""
+        status, found = self.begin(method, target, headers, body, answer_s_max)
+        return status, found, b"".join(self.body(status, found))
+
+    def begin(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, answer_s_max: float
+    ) -> tuple[int, dict[str, str]]:
+        """Send a request and read the answer up to its body."""
+        self._socket.settimeout(answer_s_max)
+        length = {} if body is None else {"Content-Length": str(len(body))}
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {self.name}"]
+        lines += [f"{name}: {value}" for name, value in {**headers, **length}.items()]
+        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        self._socket.sendall(head + (body or b""))
+        while True:
+            status, found = self._head()
+            if status >= 200:
+                self.reusable = found.get("connection", "").lower() != "close"
+                return status, found
+
+    def body(self, status: int, headers: Mapping[str, str]) -> Iterator[bytes]:
+        """Yield the body piece by piece, as it comes."""
+        if status in (204, 304):
+            return
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            while size := self._chunk_size():
+                yield self._exactly(size)
+                self._line()
+            while self._line():
+                pass  # Trailers.
+        elif "content-length" in headers:
+            yield self._exactly(_number(headers["content-length"], 10))
+        else:
+            self.reusable = False
+            while piece := self._file.read1(LINE_BYTES_MAX):
+                yield piece
+
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
+
+    def _head(self) -> tuple[int, dict[str, str]]:
+        version, _, rest = self._line().partition(b" ")
+        if not version.startswith(b"HTTP/1."):
+            raise Broken("no HTTP answer" if version else "closed without an answer")
+        found: dict[str, str] = {}
+        for _ in range(HEADERS_MAX):
+            line = self._line()
+            if not line:
+                return _number(rest[:3].decode("latin-1"), 10), found
+            name, _, value = line.decode("latin-1").partition(":")
+            found[name.strip().lower()] = value.strip()
+        raise Broken("too many headers")
+
+    def _line(self) -> bytes:
+        line = self._file.readline(LINE_BYTES_MAX)
+        if line and not line.endswith(b"\n"):
+            raise Broken("the answer broke off")
+        return line.rstrip(b"\r\n")
+
+    def _chunk_size(self) -> int:
+        line = self._line()
+        if not line:
+            raise Broken("the answer broke off")
+        return _number(line.split(b";")[0].decode("latin-1"), 16)
+
+    def _exactly(self, size: int) -> bytes:
+        data = self._file.read(size)
+        if len(data) < size:
+            raise Broken("the answer broke off")
+        return data
+
+
+def _number(text: str, base: int) -> int:
+    try:
+        number = int(text, base)
+    except ValueError:
+        raise Broken(f"{text[:20]!r} is not a number") from None
+    if number < 0:
+        raise Broken(f"{number} is not a size")
+    return number
