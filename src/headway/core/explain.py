@@ -25,7 +25,8 @@ def explain_waiting(job: Job, waiting: Waiting) -> str:
         parts.append(f'{_ordinal(waiting.ahead + 1)} in queue "{job.spec.queue}"')
     parts.append(f"needs {wants(job)}")
     if waiting.never:
-        parts.append("no present node is large enough, even when empty")
+        few = "no present node is" if waiting.nodes_wanted == 1 else f"fewer than {waiting.nodes_wanted} nodes are"
+        parts.append(f"{few} large enough, even when empty")
     if waiting.nodes_wanted > 1:
         parts.append(f"{waiting.nodes_fitting} of {waiting.nodes_wanted} places are free")
     if waiting.lacks:
@@ -33,7 +34,8 @@ def explain_waiting(job: Job, waiting: Waiting) -> str:
         parts.append(counted)
     elif not waiting.never:
         parts.append("is about to be placed")
-    return "waits: " + "; ".join(parts)
+    said = "waits: " + "; ".join(parts)
+    return f"{said} ({explain_cause(job)})" if job.cause else said
 
 
 def wants(job: Job) -> str:

@@ -347,7 +347,7 @@ def _with(tasks: tuple[Task, ...], task: Task) -> tuple[Task, ...]:
 
 
 def _by(signal: CancelAsked) -> str:
-    return f"asked by {signal.by}" if signal.by else "asked"
+    return f"asked by {signal.by}" if signal.by else ""
 
 
 def charged(job: Job) -> bool:
