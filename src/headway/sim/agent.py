@@ -1,0 +1,226 @@
+"""A simulated agent process: the real decisions (headway_agent.decide) with a simulated socket, network and storage.
+
+It brings the facts and performs the acts, as headway_agent/agent.py does. All that it knows dies with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from headway.control.syncing import StaleAgent
+from headway.sim.keeper import SOCKET_S, Keeper
+from headway.sim.network import Call
+from headway.sim.storage import Piece, StorageBroken
+from headway_agent import decide as agent
+
+if TYPE_CHECKING:
+    from headway.sim.node import Machine
+
+FLUSH_EVERY_S = 2.0
+RETRY_S = (0.1, 5.0)
+PATIENCE_S = 30.0  # Beyond the time for which the server may hold a call.
+PIECE_BYTES_MAX = 400
+
+
+class Agent:
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.simulation = machine.simulation
+        self.world = machine.world
+        machine.disk.agent_epoch += 1
+        self.epoch = machine.disk.agent_epoch
+        self.state = agent.State(machine.name, self.simulation.pool.name, machine.boot_id, self.epoch)
+        self.keeper: Keeper | None = None
+        self._calls: dict[int, Call] = {}
+        self._resting = False
+        self._shipping = False
+        self._packs = 0
+        self._facts: deque[agent.Fact] = deque()
+        self._deciding = False
+        machine.after(self.world.between(0.05, 0.3), self._connect)
+        machine.after(FLUSH_EVERY_S, self._flush)
+
+    @property
+    def alive(self) -> bool:
+        return self.machine.agent is self
+
+    def end(self) -> None:
+        for call in self._calls.values():
+            call.hang_up()
+        self.machine.agent = None
+
+    # --- the keeper ---
+
+    def _connect(self) -> None:
+        if self.alive and self.keeper is None:
+            self.keeper = self.machine.start_keeper()
+            self.keeper.accept(self)
+
+    def lost_keeper(self, keeper: Keeper) -> None:
+        if self.keeper is keeper:
+            self.keeper = None
+            self.machine.after(self.world.between(0.05, 1.0), self._connect)
+
+    def hear_keeper(self, keeper: Keeper, message: tuple[Any, ...]) -> None:
+        if not self.alive or self.keeper is not keeper:
+            return
+        if message[0] == "hello":
+            self._take(agent.KeeperListed([self._kept(each) for each in message[1]]))
+            return
+        for key, started_at in message[1]:
+            self._take(agent.Spawned(key, started_at))
+        for key, *exit in message[2]:
+            self._take(agent.RankExited(key, agent.Exit(*exit)))
+        for key in message[3]:
+            self._take(agent.TaskOver(key, self.machine.output_sizes(key)))
+
+    def _kept(self, listed: dict[str, Any]) -> agent.Kept:
+        return agent.Kept(
+            listed["task"],
+            listed["phase"],
+            tuple(agent.Exit(*exit) for exit in listed["exits"]),
+            listed["lost"],
+            listed["address"],
+            listed["port"],
+            listed["started_at"],
+            self.machine.output_sizes(listed["task"]) if listed["phase"] == "over" else {},
+        )
+
+    # --- facts in, acts out ---
+
+    def _take(self, fact: agent.Fact) -> None:
+        """Decide about a fact. Acts may bring further facts; they wait for their turn."""
+        self._facts.append(fact)
+        if self._deciding:
+            return
+        self._deciding = True
+        while self._facts and self.alive:
+            for act in agent.decide(self.state, self._facts.popleft(), self.machine.boottime()):
+                self._perform(act)
+        self._deciding = False
+        if self.alive:
+            if self.state.draining:
+                self._ship()
+            self._pump()
+
+    def _perform(self, act: agent.Act) -> None:
+        if isinstance(act, agent.Hold):
+            self._hold(act)
+        elif isinstance(act, agent.Go):
+            self._order("go", act.task)
+        elif isinstance(act, agent.Stop):
+            self._order("stop", act.task, act.grace_s)
+        elif isinstance(act, agent.Forget):
+            self._order("forget", act.task)
+        elif isinstance(act, agent.Lease):
+            self._order("lease", act.deadline_s, act.granted_s)
+        elif isinstance(act, agent.EndAgent):
+            self.world.tell(self.machine.name, f"agent {self.epoch} ended itself")
+            self.end()
+
+    def _hold(self, act: agent.Hold) -> None:
+        if self.world.happens(self.simulation.faults.claim_refused):
+            self._facts.append(agent.HoldFailed(act.task, "no directory could be made"))
+            return
+        duty = act.duty
+        first = int(duty["first_rank"])
+        ranks = [{"rank": first + number} for number in range(int(duty["ranks"]))]
+        address, port = self.machine.name, self.world.chance.randint(1024, 65535)
+        self._order("hold", {
+            "task": act.task, "grace_s": duty["grace_s"], "address": address, "port": port, "ranks": ranks,
+        })  # fmt: skip
+        self._facts.append(agent.Held(act.task, address, port))
+
+    def _order(self, *order: Any) -> None:
+        if self.keeper is not None:
+            self.machine.after(SOCKET_S, self.keeper.obey, self, order)
+
+    # --- the server ---
+
+    def _pump(self) -> None:
+        """Call home if there is a reason: on the first line, or, with news beside a held call, on the second."""
+        while self.alive and not self._resting and agent.next_call(self.state, self.machine.boottime()):
+            self._sync()
+
+    def _sync(self) -> None:
+        machine = self.machine
+        granted = machine.granted
+        facts = {"cpus": granted.cpus, "memory_bytes": granted.memory_bytes, "gpus": granted.gpus}
+        body = agent.sync_body(self.state, dict(facts, address=machine.name), machine.boottime())
+        body = json.loads(json.dumps(body))
+        seq = body["seq"]
+        self._calls[seq] = self.simulation.network.call(
+            machine.name,
+            lambda answer, fail: self.simulation.server.sync(body, answer, fail),
+            lambda reply: machine.after(0.0, self._answered, seq, reply),
+            lambda error: machine.after(0.0, self._failed, seq, error),
+            body["wait_s"] + PATIENCE_S,
+        )
+
+    def _answered(self, seq: int, reply: dict[str, Any]) -> None:
+        if self.alive:
+            call = self._calls.pop(seq)
+            self.simulation.oracle.granted(self.machine.name, call.sent_at, reply["lease_left_s"])
+            self._take(agent.Answered(json.loads(json.dumps(reply)), seq))
+
+    def _failed(self, seq: int, error: BaseException) -> None:
+        if not self.alive:
+            return
+        del self._calls[seq]
+        if not self._resting:
+            self._resting = True
+            self.machine.after(self.world.between(*RETRY_S), self._rested)
+        self._take(agent.Superseded() if isinstance(error, StaleAgent) else agent.NotAnswered(seq))
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._pump()
+
+    # --- output ---
+
+    def _flush(self) -> None:
+        if self.alive:
+            self._ship()
+            self._pump()
+            self.machine.after(FLUSH_EVERY_S, self._flush)
+
+    def _ship(self) -> None:
+        if self._shipping:
+            return
+        ranges: list[agent.Range] = []
+        pieces: dict[int, Piece] = {}
+        offset = 0
+        key = f"logs/{self.machine.boot_id}/{self.epoch}-{self._packs}"
+        for task in self.state.tasks.values():
+            if not task.resumable or task.phase not in (agent.GOING, agent.OVER):
+                continue
+            for slot, size in self.machine.output_sizes(task.key).items():
+                start = task.shipped.get(slot, 0)
+                end = min(size, start + PIECE_BYTES_MAX)
+                if end > start:
+                    rank = int(slot.split("/")[0])
+                    ranges.append(agent.Range(task.key, rank, "out", start, end, key, offset))
+                    pieces[offset] = (task.key, rank, start, end)
+                    offset += end - start
+        if ranges:
+            self._packs += 1
+            self._shipping = True
+            self.machine.after(self.world.between(0.002, 0.05), self._put, key, pieces, ranges)
+
+    def _put(self, key: str, pieces: dict[int, Piece], ranges: list[agent.Range]) -> None:
+        if not self.alive:
+            return
+        self._shipping = False
+        try:
+            self.simulation.storage.put(key, pieces)
+        except StorageBroken:
+            self._take_trouble("storage is full")
+            return
+        self._take_trouble("")
+        self._take(agent.Shipped(ranges))
+
+    def _take_trouble(self, detail: str) -> None:
+        if self.state.troubles.get("storage", "") != detail:
+            self._take(agent.Troubled("storage", detail))

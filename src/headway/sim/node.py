@@ -1,0 +1,232 @@
+"""A simulated machine: its clocks, its disk, the processes on it, and its death, sleep and return.
+
+What runs on it is keeper.py (with the real keeper's decisions) and agent.py (with the real agent's decisions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headway.core.model import Resources
+from headway.sim.agent import Agent
+from headway.sim.keeper import Keeper
+
+if TYPE_CHECKING:
+    from headway.sim.run import Simulation
+
+SIGTERM, SIGKILL = 15, 9
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What one rank's code does, unless somebody ends it before."""
+
+    runs_s: float = 10.0
+    exit_code: int = 0
+    on_term: str = "dies"  # or "cleans up", or "ignores"
+    cleanup_s: float = 2.0
+    bytes_per_s: float = 20.0
+    leaves_s: float = 0.0  # For how long a descendant outlives it.
+
+
+@dataclass
+class Process:
+    pid: int
+    task: str
+    rank: int
+    born: float
+    script: Script
+    orphan: bool = False  # A descendant that outlived its rank.
+    died: float | None = None
+    termed: bool = False
+
+    def output_bytes(self, now: float) -> int:
+        end = now if self.died is None else self.died
+        return int(self.script.bytes_per_s * (end - self.born))
+
+
+@dataclass
+class Disk:
+    """What survives every process of the machine, and its restart; not its fire."""
+
+    journal: list[bytes] = field(default_factory=list)
+    outputs: dict[str, dict[int, Process]] = field(default_factory=dict)  # Task -> rank -> who wrote it.
+    agent_epoch: int = 0
+    keeper_epoch: int = 0
+
+
+class Machine:
+    def __init__(self, simulation: Simulation, name: str, granted: Resources) -> None:
+        self.simulation = simulation
+        self.world = simulation.world
+        self.name = name
+        self.granted = granted
+        self.disk = Disk()
+        self.boots = 0
+        self.up = False
+        self.died_at = 0.0
+        self.asleep_until = 0.0
+        self.wall_offset_s = 0.0
+        # A clock that is wrong by half a percent at most: the server's one percent must cover two of them.
+        self.rate = 1.0 + self.world.between(-0.004, 0.004)
+        self.keeper: Keeper | None = None
+        self.agent: Agent | None = None
+        self.processes: dict[int, Process] = {}
+        self._pids = 0
+
+    # --- clocks ---
+
+    @property
+    def boot_id(self) -> str:
+        return f"{self.name}-boot-{self.boots}"
+
+    def boottime(self) -> float:
+        return (self.world.now - self.booted_at) * self.rate
+
+    def after(self, delay_s: float, do: Callable[..., None], *arguments: Any) -> None:
+        """Have something done on this machine, in its own seconds; not if it restarts before; later if it sleeps."""
+        self.world.after(delay_s / self.rate, self._fire, self.boots, do, arguments)
+
+    def _fire(self, boot: int, do: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if not self.up or boot != self.boots:
+            return
+        if self.asleep:
+            self.world.at(self.asleep_until, self._fire, boot, do, arguments)
+            return
+        do(*arguments)
+
+    @property
+    def asleep(self) -> bool:
+        return self.asleep_until > self.world.now
+
+    # --- life and death ---
+
+    def boot(self) -> None:
+        if self.up:
+            return
+        self.boots += 1
+        self.up = True
+        self.booted_at = self.world.now - self.world.between(5.0, 100.0)
+        self.asleep_until = 0.0
+        self.world.tell(self.name, f"booted as {self.boot_id}")
+        self.start_agent()
+
+    def start_agent(self) -> None:
+        if self.up and self.agent is None:
+            self.agent = Agent(self)
+
+    def start_keeper(self) -> Keeper:
+        if self.keeper is None:
+            self.keeper = Keeper(self)
+        return self.keeper
+
+    def die(self, disk_lost: bool) -> None:
+        if not self.up:
+            return
+        self.world.tell(self.name, "burned down" if disk_lost else "lost power")
+        self.simulation.oracle.machine_died(self.name)
+        self.up = False
+        self.died_at = self.world.now
+        for process in list(self.processes.values()):
+            self._end(process, None, SIGKILL, "machine")
+        self.keeper = self.agent = None
+        if disk_lost:
+            self.disk = Disk()
+        if self.world.chance.random() < 0.5:
+            self.world.after(self.world.between(5.0, 60.0), self.boot)
+
+    def kill_agent(self) -> None:
+        if self.agent is not None and self.up:
+            self.world.tell(self.name, f"agent {self.agent.epoch} died")
+            self.agent.end()
+
+    def kill_keeper(self) -> None:
+        keeper = self.keeper
+        if keeper is None or not self.up:
+            return
+        self.world.tell(self.name, f"keeper {keeper.generation} died")
+        self.keeper = None
+        # The guard notices its pipe closing, and sweeps.
+        self.after(self.world.between(0.0, 0.5), self._sweep, self.disk.keeper_epoch)
+        if self.agent is not None:
+            self.agent.lost_keeper(keeper)
+
+    def _sweep(self, generation: int) -> None:
+        if self.disk.keeper_epoch == generation:
+            self.sweep()
+
+    def sweep(self) -> None:
+        for process in list(self.processes.values()):
+            self._end(process, None, SIGKILL, "keeper")
+
+    def sleep(self, for_s: float) -> None:
+        if self.up and not self.asleep:
+            self.world.tell(self.name, f"sleeps for {for_s:.1f} s")
+            self.simulation.oracle.fell_asleep(self.name)
+            self.asleep_until = self.world.now + for_s
+            self.world.at(self.asleep_until, self._woken, self.boots)
+
+    def _woken(self, boot: int) -> None:
+        if self.up and self.boots == boot and self.asleep_until and not self.asleep:
+            self.wake()
+
+    def wake(self) -> None:
+        if not self.up or not self.asleep_until:
+            return
+        self.world.tell(self.name, "woke up")
+        self.asleep_until = 0.0
+        if self.keeper is not None:
+            self.keeper.turn()  # Its timer was due while all slept; nobody on this machine is quicker.
+        self.simulation.oracle.woke_up(self.name)
+
+    # --- processes ---
+
+    def spawn(self, task: str, rank: int, script: Script, orphan: bool = False) -> Process:
+        self._pids += 1
+        process = Process(self._pids, task, rank, self.world.now, script, orphan)
+        self.processes[process.pid] = process
+        if not orphan:
+            self.disk.outputs.setdefault(task, {})[rank] = process
+        self.simulation.oracle.born(self.name, process)
+        if script.runs_s != float("inf"):
+            self.after(script.runs_s, self._ends_by_itself, process)
+        return process
+
+    def _ends_by_itself(self, process: Process) -> None:
+        if process.died is None and not process.termed:
+            self._end(process, process.script.exit_code, None, "")
+
+    def signal(self, pid: int, number: int) -> None:
+        process = self.processes.get(pid)
+        if process is None:
+            return
+        script = process.script
+        if number == SIGKILL:
+            self._end(process, None, SIGKILL, "us")
+        elif script.on_term == "dies":
+            self._end(process, None, SIGTERM, "us")
+        elif script.on_term == "cleans up" and not process.termed:
+            process.termed = True
+            self.after(script.cleanup_s, self._cleaned_up, process)
+
+    def _cleaned_up(self, process: Process) -> None:
+        if process.died is None:
+            self._end(process, 143, None, "us")
+
+    def _end(self, process: Process, exit_code: int | None, signal: int | None, by: str) -> None:
+        process.died = self.world.now
+        del self.processes[process.pid]
+        self.simulation.oracle.died(self.name, process, exit_code, signal, by)
+        if by in ("machine", "keeper"):
+            return
+        if process.script.leaves_s and not process.orphan:
+            script = Script(process.script.leaves_s, on_term=process.script.on_term)
+            self.spawn(process.task, process.rank, script, orphan=True)
+        if self.keeper is not None:
+            self.keeper.child_died(process, exit_code, signal)
+
+    def output_sizes(self, task: str) -> dict[str, int]:
+        written = self.disk.outputs.get(task, {})
+        return {f"{rank}/out": process.output_bytes(self.world.now) for rank, process in written.items()}

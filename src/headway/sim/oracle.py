@@ -1,0 +1,243 @@
+"""The judge: it stands outside, keeps its own record of what really happened, and names the sentence that broke.
+
+It never takes the product's word for anything about processes: births, deaths and leases come from the simulated
+machines. What was promised to users it hears from the users. judgement.py holds what is checked at the end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headway.core.invariants import broken_in, broken_on_nodes
+from headway.core.model import Job, JobId, split_key
+from headway.core.states import FOLLOWS, TASK_FOLLOWS
+from headway.store.protocol import Batch, Committed, Store
+
+if TYPE_CHECKING:
+    from headway.sim.node import Process
+    from headway.sim.run import Simulation
+
+CLOCK_ERROR = 1.005  # A node's clock may be wrong by less than this; the server's one percent covers it.
+
+
+class Broken(Exception):
+    """A sentence that must hold does not. `kind` is safety, liveness or crash."""
+
+    def __init__(self, kind: str, about: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.kind = kind
+        self.about = about
+        self.sentence = sentence
+
+
+@dataclass
+class Real:
+    """What really happened in one attempt, as the machines know it."""
+
+    began_at: float
+    nodes: set[str] = field(default_factory=set)
+    born: dict[tuple[int, int], Process] = field(default_factory=dict)  # (task, rank)
+    ended: dict[tuple[int, int], tuple[int | None, str]] = field(default_factory=dict)  # Exit code, and ended by whom.
+    journalled: set[tuple[int, int]] = field(default_factory=set)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the user's code failed by itself."""
+        return any(by == "" and code != 0 for code, by in self.ended.values())
+
+    def succeeded(self, ranks: int) -> bool:
+        ends = self.ended.values()
+        return len(ends) == ranks and all(end == (0, "") for end in ends) and len(self.journalled) == ranks
+
+
+class Oracle:
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.world = simulation.world
+        self.jobs: dict[JobId, Job] = {}  # As last saved; forgotten ones too.
+        self.forgotten: set[JobId] = set()
+        self.events = 0
+        self.saves = 0
+        self.real: dict[tuple[JobId, int], Real] = {}
+        self.alive: dict[JobId, dict[int, tuple[str, Process]]] = defaultdict(dict)  # Job -> number -> node, process.
+        self.on_node: dict[str, dict[int, Process]] = defaultdict(dict)
+        self.lease_until: dict[str, float] = {}
+        self.lapses: dict[str, list[float]] = defaultdict(list)  # When a node had lost its lease, or its life.
+        self.asleep: set[str] = set()
+
+    def breaks(self, about: str, sentence: str) -> None:
+        raise Broken("safety", about, sentence)
+
+    # --- saves ---
+
+    def saved(self, batch: Batch, committed: Committed, store: Store) -> None:
+        self.saves += 1
+        events = len(batch.events)
+        for change in batch.jobs:
+            if change.job.id not in committed.stale:
+                events += len(change.events)
+                self._changed(change.job)
+        for forget in batch.forget:
+            if forget.job not in committed.stale:
+                events += 1
+                self.forgotten.add(forget.job)
+                self.world.tell(forget.job, "was forgotten")
+        self.events += events
+        if committed.last_seq != self.events:
+            self.breaks("server", f"the newest event has number {committed.last_seq}, there were {self.events}")
+        if batch.jobs or batch.nodes:
+            nodes = {node.id: node for node in store.nodes()}
+            for sentence in broken_on_nodes(store.unfinished(), nodes):
+                self.breaks("server", sentence)
+
+    def _changed(self, job: Job) -> None:
+        before = self.jobs.get(job.id)
+        said = broken_in(job)
+        if before is not None:
+            said += broken_between_saves(before, job)
+            if before.state.ended or job.id in self.forgotten:
+                said.append(f"{job.id} changed after it was over")
+        if said:
+            self.breaks(job.id, said[0])
+        if before is None or (before.state, before.number) != (job.state, job.number):
+            where = f" on {', '.join(job.attempt.nodes)}" if job.attempt else ""
+            cause = f" ({job.cause.value}: {job.detail})" if job.cause else ""
+            self.world.tell(job.id, f"saved as {job.state.value}, attempt {job.number}{where}{cause}")
+        self.jobs[job.id] = job
+
+    # --- processes ---
+
+    def born(self, node: str, process: Process) -> None:
+        job, attempt, task = split_key(process.task)
+        self.world.tell(job, f"rank {process.rank} of attempt {attempt} {_kind(process)} on {node}")
+        self.alive[job][id(process)] = (node, process)
+        self.on_node[node][process.pid] = process
+        if not process.orphan:
+            real = self.real.setdefault((job, attempt), Real(self.world.now))
+            real.nodes.add(node)
+            real.born[task, process.rank] = process
+            self._never_again(job, attempt)
+        self._alone(job, attempt)
+        self._leased(node, job)
+        self._holds(node)
+
+    def _alone(self, job: JobId, attempt: int) -> None:
+        for node, other in self.alive[job].values():
+            number = split_key(other.task)[1]
+            if number != attempt and node not in self.asleep:
+                self.breaks(job, f"attempts {number} and {attempt} of {job} are alive at once, {number} on {node}")
+
+    def _leased(self, node: str, about: str) -> None:
+        until = self.lease_until.get(node, 0.0)
+        if self.world.now > until and node not in self.asleep:
+            late_s = self.world.now - until
+            self.breaks(about, f"user code was alive on {node} {late_s:.3f} s after the node's lease was over")
+
+    def _holds(self, node: str) -> None:
+        tasks = {process.task for process in self.on_node[node].values()}
+        wants = [self.jobs[split_key(task)[0]].spec.resources for task in tasks]
+        granted = self.simulation.machines[node].granted
+        over = (
+            sum(each.cpus for each in wants) > granted.cpus + 1e-6
+            or sum(each.memory_bytes for each in wants) > granted.memory_bytes
+            or sum(each.gpus for each in wants) > granted.gpus
+        )
+        if over:
+            self.breaks(node, f"more is alive on {node} than it has: {sorted(tasks)}")
+
+    def _never_again(self, job: JobId, attempt: int) -> None:
+        """An attempt that really succeeded, and could tell, is not followed by another."""
+        spec = self.jobs[job].spec
+        for (other, number), real in self.real.items():
+            if other != job or number >= attempt or not real.succeeded(spec.nodes * spec.ranks_per_node):
+                continue
+            if not any(self.lapsed_since(node, real.began_at) for node in real.nodes):
+                self.breaks(job, f"attempt {number} of {job} really succeeded, and attempt {attempt} began")
+
+    def died(self, node: str, process: Process, exit_code: int | None, signal: int | None, by: str) -> None:
+        job, attempt, task = split_key(process.task)
+        how = f"exit code {exit_code}" if signal is None else f"signal {signal}"
+        self.world.tell(job, f"rank {process.rank} of attempt {attempt} ended on {node}: {how} {by}".rstrip())
+        self._leased(node, job)
+        del self.alive[job][id(process)]
+        del self.on_node[node][process.pid]
+        if not process.orphan:
+            self.real[job, attempt].ended[task, process.rank] = (exit_code, by)
+
+    def journalled(self, records: list[list[object]]) -> None:
+        for record in records:
+            if record[0] == "exit":
+                job, attempt, task = split_key(str(record[1]))
+                real = self.real.get((job, attempt))
+                if real is not None:
+                    real.journalled.add((task, int(str(record[2]))))
+
+    # --- leases ---
+
+    def granted(self, node: str, sent_at: float, lease_left_s: float) -> None:
+        """A reply with a lease reached the node. By an outside clock it counts from when the call was sent."""
+        if self.on_node[node]:
+            self._leased(node, self._somebody_on(node))
+        self.lapsed_since(node, 0.0)
+        self.lease_until[node] = max(self.lease_until.get(node, 0.0), sent_at + lease_left_s * CLOCK_ERROR)
+
+    def lapsed_since(self, node: str, when: float) -> bool:
+        """Whether the node was without a lease, or dead, at some moment since then."""
+        until = self.lease_until.get(node, 0.0)
+        if until < self.world.now and until not in self.lapses[node]:
+            self.lapses[node].append(until)
+        return any(lapse >= when for lapse in self.lapses[node])
+
+    def machine_died(self, node: str) -> None:
+        self.lapses[node].append(self.world.now)
+
+    def fell_asleep(self, node: str) -> None:
+        if self.on_node[node]:
+            self._leased(node, self._somebody_on(node))
+        self.asleep.add(node)
+
+    def woke_up(self, node: str) -> None:
+        """Frozen code is not alive. What the keeper left alive at the wake-up is."""
+        self.asleep.discard(node)
+        for process in list(self.on_node[node].values()):
+            job, attempt, _ = split_key(process.task)
+            self._leased(node, job)
+            self._alone(job, attempt)
+
+    def _somebody_on(self, node: str) -> str:
+        return split_key(next(iter(self.on_node[node].values())).task)[0]
+
+
+def _reach(follows: Mapping[Any, frozenset[Any]]) -> dict[Any, frozenset[Any]]:
+    """What can come after each state in one step or in several: a save may hold several."""
+    reach = dict(follows)
+    for _ in follows:
+        reach = {state: after.union(*(reach[each] for each in after)) for state, after in reach.items()}
+    return reach
+
+
+_LATER = _reach(FOLLOWS)
+_TASK_LATER = _reach(TASK_FOLLOWS)
+
+
+def broken_between_saves(before: Job, after: Job) -> list[str]:
+    """Sentences that do not hold between two saved versions of a job."""
+    said: list[str] = []
+    if after.state is not before.state and after.state not in _LATER[before.state]:
+        said.append(f"{before.id} went from {before.state.value} to {after.state.value}")
+    if after.number not in (before.number, before.number + 1):
+        said.append(f"{before.id} went from attempt {before.number} to {after.number}")
+    if before.attempt and after.attempt and before.number == after.number:
+        for old, new in zip(before.attempt.tasks, after.attempt.tasks, strict=True):
+            if old.phase is not new.phase and new.phase not in _TASK_LATER[old.phase]:
+                said.append(f"{before.id}: task {old.index} went from {old.phase.value} to {new.phase.value}")
+            if old.over and old != new:
+                said.append(f"{before.id}: task {old.index} changed after its end")
+    return said
+
+
+def _kind(process: Process) -> str:
+    return "left a descendant" if process.orphan else "began"

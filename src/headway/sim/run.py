@@ -1,0 +1,121 @@
+"""One seed: a world is drawn, lives through its faults, is left in peace, and is judged.
+
+Phase 1: faults on, safety is checked after every save and at every birth and death of a process. Phase 2: faults off,
+everything must settle in bounded time.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+
+from headway.core.model import Pool, Resources
+from headway.settings import Settings
+from headway.sim import faults, judgement
+from headway.sim.engine import Engine
+from headway.sim.network import Network
+from headway.sim.node import Machine
+from headway.sim.oracle import Broken, Oracle
+from headway.sim.server import Server, SimStore
+from headway.sim.storage import SimStorage
+from headway.sim.workload import Workload
+from headway.sim.world import World
+
+SETTLES_WITHIN_S = 6000.0
+LOOK_INTO_THE_BOOK_EVERY_S = 47.0
+POOL = "sim"
+
+
+class Simulation:
+    """All parts of one world."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        chance = self.world.chance
+        self.faults = faults.draw(chance)
+        self.drawn = dict(vars(self.faults))
+        self.lease_s = chance.choice((30.0, 60.0, 120.0, 600.0))
+        machines = chance.randint(2, 5)
+        self.settings = Settings(look_every_s=5.0)
+        self.pool = Pool(POOL, "sim", machines, machines, lease_s=self.lease_s)
+        self.oracle = Oracle(self)
+        self.storage = SimStorage()
+        self.store = SimStore(self)
+        self.network = Network(self.world, self.faults)
+        self.machines = {machine.name: machine for machine in map(self._machine, range(1, machines + 1))}
+        self.server = Server(self)
+        self.engine = Engine(self, proves_death=chance.random() < 0.5)
+        self.busy_s = chance.choice((120.0, 300.0, 600.0))
+        self.workload = Workload(self, chance.randint(5, 15), self.busy_s * 0.7)
+        self.weather = faults.Weather(self)
+        self.world.after(LOOK_INTO_THE_BOOK_EVERY_S, self._look_into_the_book)
+
+    def _machine(self, number: int) -> Machine:
+        chance = self.world.chance
+        granted = Resources(float(chance.choice((2, 4, 8))), 16 * 2**30, chance.choice((0, 0, 2)))
+        return Machine(self, f"{POOL}-{number}", granted)
+
+    def _look_into_the_book(self) -> None:
+        judgement.check_working_copy(self)
+        self.world.after(LOOK_INTO_THE_BOOK_EVERY_S, self._look_into_the_book)
+
+    def live(self) -> None:
+        """Both phases. Raises Broken."""
+        self.world.run(self.busy_s)
+        self.weather.clear_up()
+        by = self.world.now + SETTLES_WITHIN_S
+        self.world.run(by, lambda: judgement.unsettled(self) is None)
+        left = judgement.unsettled(self)
+        if left is not None:
+            raise Broken("liveness", *left)
+        self.world.run(self.world.now + 30.0)
+        left = judgement.unsettled(self)
+        if left is not None:
+            raise Broken("liveness", *left)
+        judgement.check_end(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a seed went. `kind` is empty when all was well."""
+
+    seed: int
+    trace: str
+    steps: int
+    kind: str = ""
+    sentence: str = ""
+    story: str = ""
+
+
+def run_seed(seed: int) -> Result:
+    """Live through one seed and say how it went."""
+    simulation = Simulation(seed)
+    world = simulation.world
+    try:
+        simulation.live()
+    except Broken as broken:
+        world.tell(broken.about, f"BROKEN: {broken.sentence}")
+        return Result(seed, world.trace, world.steps, broken.kind, broken.sentence, story_of(simulation, broken.about))
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        story = story_of(simulation, "server") + "\n" + traceback.format_exc()
+        return Result(seed, world.trace, world.steps, "crash", said, story)
+    return Result(seed, world.trace, world.steps)
+
+
+def story_of(simulation: Simulation, about: str) -> str:
+    """What happened to one job, with what happened to its nodes, the server and the weather, in order."""
+    concerns = {about, "server", "weather"}
+    for (job, _), real in simulation.oracle.real.items():
+        if job == about:
+            concerns |= real.nodes
+    attempt = simulation.oracle.jobs[about].attempt if about in simulation.oracle.jobs else None
+    concerns |= set(attempt.nodes) if attempt else set()
+    drawn = {name: round(rate, 4) for name, rate in simulation.drawn.items() if rate}
+    lines = [f"seed {simulation.world.seed}: lease {simulation.lease_s:g} s, faults {drawn}"]
+    lines += [f"{when:10.3f}  {who:8}  {what}" for when, who, what in simulation.world.story if who in concerns]
+    lines += [
+        f"  event {event.seq} at {event.at:.3f}: {event.kind} of attempt {event.attempt} {dict(event.data)}"
+        for event in simulation.store.events(0, 100_000, about)
+    ]
+    return "\n".join(lines)

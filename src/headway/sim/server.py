@@ -1,0 +1,209 @@
+"""A simulated server process around the real cycle: it can be killed at any touch of the world, and put to sleep.
+
+A touch is a commit (the crash comes before or after it) or the delivery of a reply. What memory held is gone with it;
+a restart is a new cycle, made from the store, with a larger leader epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headway.control.commands import Command
+from headway.control.cycle import Ask, Cycle
+from headway.core.errors import HeadwayError, Unavailable
+from headway.core.model import JobId
+from headway.sim.network import Answer, Fail
+from headway.sim.oracle import Broken
+from headway.store.memory import MemoryStore
+from headway.store.protocol import Batch, Committed
+
+if TYPE_CHECKING:
+    from headway.sim.run import Simulation
+
+RESTART_S = 3.0
+WALL_0 = 1_000_000.0
+
+
+class Crashed(BaseException):
+    """The server's process ends here. Not an Exception: nothing in the product may catch it."""
+
+
+class SimStore(MemoryStore):
+    """The memory store, observed after each save, sometimes full, and a place where the server may die."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__()
+        self.simulation = simulation
+        self.full = False
+
+    def commit(self, batch: Batch, epoch: int | None = None) -> Committed:
+        world, faults = self.simulation.world, self.simulation.faults
+        if world.happens(faults.crash_before_commit):
+            raise Crashed("before a commit")
+        if self.full:
+            raise Unavailable("the disk is full")
+        committed = super().commit(batch, epoch)
+        self.simulation.oracle.saved(batch, committed, self)
+        if world.happens(faults.crash_after_commit):
+            raise Crashed("after a commit")
+        return committed
+
+
+class Server:
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.world = simulation.world
+        self.cycle: Cycle | None = None
+        self.wall_offset_s = WALL_0
+        self.mono_lag_s = 0.0
+        self.asleep_until = 0.0
+        self.starts = 0
+        self.ids = 0
+        self._inbox: list[Ask | Callable[[], Ask]] = []
+        self._turn_due = False
+        self.start()
+
+    # --- the process ---
+
+    def start(self) -> None:
+        if self.cycle is not None:
+            return
+        simulation = self.simulation
+        self.starts += 1
+        store = simulation.store
+        held = store.lead()
+        if held is not None:
+            store.drop_lead(held.server, held.epoch)
+        lead = store.take_lead(f"server-{self.starts}", "", self.wall(), simulation.settings.lead_lease_s)
+        assert lead is not None
+        self._inbox = []
+        self.cycle = Cycle(store, simulation.settings, [simulation.pool], lead.epoch, self.mono(), _ignore)
+        self.world.tell("server", f"started with epoch {lead.epoch}")
+        self.world.after(simulation.settings.tick_every_s, self._tick, self.cycle)
+        self._turn_soon()
+
+    def crash(self, why: str) -> None:
+        if self.cycle is None:
+            return
+        self.world.tell("server", f"died: {why}")
+        self.cycle = None
+        self._inbox = []
+        self.world.after(self.world.between(0.2, RESTART_S * 2), self.start)
+
+    def sleep(self, for_s: float, clock_stops: bool) -> None:
+        if self.cycle is None or self.asleep:
+            return
+        self.world.tell("server", f"sleeps for {for_s:.1f} s")
+        self.asleep_until = self.world.now + for_s
+        self._slept_at = self.world.now
+        self._clock_stops = clock_stops
+        self.world.at(self.asleep_until, self.wake)
+
+    def wake(self) -> None:
+        if self.asleep_until:
+            if self._clock_stops:
+                self.mono_lag_s += self.world.now - self._slept_at
+            self.asleep_until = 0.0
+            self._turn_soon()
+
+    @property
+    def asleep(self) -> bool:
+        return self.asleep_until > self.world.now
+
+    def wall(self) -> float:
+        return self.world.now + self.wall_offset_s
+
+    def mono(self) -> float:
+        return self.world.now - self.mono_lag_s
+
+    def new_id(self) -> JobId:
+        self.ids += 1
+        return f"j{self.ids}"
+
+    # --- what arrives ---
+
+    def do(self, command: Command, answer: Answer, fail: Fail) -> None:
+        """A command arrives, from a user or from the performer."""
+        if self.cycle is None:
+            fail(Unavailable("connection refused"))
+            return
+        self._put(Ask(command, self._touch(answer), self._complain(fail)))
+
+    def sync(self, body: dict[str, Any], answer: Answer, fail: Fail) -> None:
+        """An agent's call arrives."""
+        if self.cycle is None:
+            fail(Unavailable("connection refused"))
+            return
+        cycle = self.cycle
+
+        def begin() -> Ask:
+            sync = cycle.heard(body, self.mono())
+
+            def done(_: object) -> None:
+                cycle.reply(sync, self.wall(), self.mono(), self._touch(answer))
+
+            return Ask(sync, done, self._complain(fail))
+
+        self._put(begin)
+
+    def _touch(self, answer: Answer) -> Answer:
+        def deliver(what: Any) -> None:
+            if self.world.happens(self.simulation.faults.crash_at_reply):
+                raise Crashed("at a reply")
+            answer(what)
+
+        return deliver
+
+    def _complain(self, fail: Fail) -> Fail:
+        def complain(error: BaseException) -> None:
+            if type(error) is HeadwayError:
+                raise Broken("crash", "the server", f"a command could not be done: {error}")
+            fail(error)
+
+        return complain
+
+    def _put(self, item: Ask | Callable[[], Ask]) -> None:
+        self._inbox.append(item)
+        self._turn_soon()
+
+    # --- turns ---
+
+    def _turn_soon(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            self.world.after(self.world.between(0.0005, 0.005), self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        if self.cycle is None or self.asleep:
+            return
+        try:
+            self._work(self.cycle, [])
+        except Crashed as crash:
+            self.crash(str(crash))
+
+    def _tick(self, cycle: Cycle) -> None:
+        if cycle is not self.cycle:
+            return
+        if self.asleep:
+            self.world.at(self.asleep_until, self._tick, cycle)
+            return
+        try:
+            due = [Ask(each, _ignore, self._complain(_ignore)) for each in cycle.tick(self.wall(), self.mono())]
+            if due or cycle.plan_due:
+                self._work(cycle, due)
+        except Crashed as crash:
+            self.crash(str(crash))
+            return
+        self.world.after(self.simulation.settings.tick_every_s, self._tick, cycle)
+
+    def _work(self, cycle: Cycle, asks: list[Ask]) -> None:
+        inbox, self._inbox = self._inbox, []
+        asks = [item if isinstance(item, Ask) else item() for item in inbox] + asks
+        if (asks or cycle.plan_due) and cycle.turn(asks, self.wall(), self.mono()):
+            self._turn_soon()
+
+
+def _ignore(_: object) -> None:
+    pass

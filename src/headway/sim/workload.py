@@ -1,0 +1,180 @@
+"""The users: what they submit, with which keys, what they cancel, retry and remove, and what their code does.
+
+They behave as the real client does: a call without an answer is made again with the same key, until it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headway.control.commands import Command, ForgetJob, Retry, Stop, Submit
+from headway.core.errors import Conflict, NotFound, UserError
+from headway.core.model import Job, JobId, Resources, split_key
+from headway.core.spec import JobSpec
+from headway.sim.node import Script
+from headway.sim.oracle import Broken
+
+if TYPE_CHECKING:
+    from headway.sim.run import Simulation
+
+FOREVER = float("inf")
+KINDS = ("good", "good", "good", "good", "long", "failing", "flaky", "one fails", "limited", "hanging")
+GB = 2**30
+
+
+@dataclass
+class Plan:
+    """One user with one job in mind, and what he was told."""
+
+    name: str
+    kind: str
+    spec: JobSpec
+    base: Script
+    fails: int = 0  # How often the code fails before it succeeds.
+    acknowledged: JobId | None = None
+    cancel_sent: set[JobId] = field(default_factory=set)
+    cancel_taken: set[JobId] = field(default_factory=set)  # Acknowledged while the job had not ended.
+    remove_sent: bool = False
+    removed: bool = False
+    waits_for: str = ""  # The answer without which he does not go home.
+    failing: dict[tuple[JobId, int], bool] = field(default_factory=dict)
+
+
+class Workload:
+    def __init__(self, simulation: Simulation, jobs: int, within_s: float) -> None:
+        self.simulation = simulation
+        self.world = simulation.world
+        self.plans: dict[str, Plan] = {}
+        for number in range(jobs):
+            plan = self._plan(f"p{number}")
+            self.plans[plan.name] = plan
+            plan.waits_for = "its submit"
+            self.world.after(self.world.between(0.0, within_s), self._submit, plan)
+
+    # --- what they want ---
+
+    def _plan(self, name: str) -> Plan:
+        world, chance = self.world, self.world.chance
+        machines = list(self.simulation.machines.values())
+        kind = chance.choice(KINDS)
+        least = min(machine.granted.cpus for machine in machines)
+        memory = min(machine.granted.memory_bytes for machine in machines)
+        gpus = min(machine.granted.gpus for machine in machines)
+        wants = Resources(
+            chance.choice((0.5, 1.0, 1.0, least / 2, least)),
+            chance.choice((0, 0, memory // 4, memory)),
+            chance.randint(0, gpus),
+        )
+        nodes = min(chance.choice((1, 1, 1, 2, 3, 4)), len(machines))
+        spec = JobSpec(
+            ("train",),
+            name,
+            nodes=nodes,
+            ranks_per_node=chance.choice((1, 1, 1, 2, 4)),
+            resources=wants,
+            priority=chance.choice((0, 0, 5)),
+            retries_max=chance.choice((0, 1, 3)),
+            grace_s=round(world.between(0.0, 20.0), 1),
+            wall_s_max=world.between(5.0, 60.0) if kind == "limited" else None,
+        )
+        base = Script(
+            world.between(100.0, 400.0) if kind == "long" else world.between(0.0, 60.0),
+            on_term=chance.choice(("dies", "cleans up", "ignores")),
+            cleanup_s=world.between(0.1, 10.0),
+            bytes_per_s=chance.choice((0.0, 5.0, 50.0, 200.0)),
+            leaves_s=world.between(0.1, 30.0) if world.happens(0.15) else 0.0,
+        )
+        return Plan(name, kind, spec, base, fails={"failing": 1000, "one fails": 1000, "flaky": 2}.get(kind, 0))
+
+    def script(self, task: str, rank: int) -> Script:
+        """What this rank's code does. Code that is flaky fails in so many attempts, then no more."""
+        job, attempt, _ = split_key(task)
+        plan = self.plans[self.simulation.oracle.jobs[job].spec.name]
+        fails = plan.failing.get((job, attempt))
+        if fails is None:
+            failed = sum(real.failed for (of, _), real in self.simulation.oracle.real.items() if of == job)
+            fails = plan.failing[job, attempt] = failed < plan.fails
+        base = plan.base
+        runs_s = base.runs_s * self.world.between(0.8, 1.0)
+        if plan.kind in ("limited", "hanging") or (plan.kind == "one fails" and rank != 0):
+            runs_s = FOREVER
+        guilty = fails and (rank == 0 or plan.kind != "one fails")
+        return Script(runs_s, 1 if guilty else 0, base.on_term, base.cleanup_s, base.bytes_per_s, base.leaves_s)
+
+    # --- what they do ---
+
+    def _call(self, command: Command, answered: Callable[[Any], None], failed: Callable[[BaseException], None]) -> None:
+        network, server = self.simulation.network, self.simulation.server
+        network.call("user", lambda answer, fail: server.do(command, answer, fail), answered, failed, 10.0)
+
+    def _submit(self, plan: Plan) -> None:
+        command = Submit((plan.spec,), "ann", self.simulation.server.new_id, plan.name, "digest")
+
+        def failed(error: BaseException) -> None:
+            if isinstance(error, UserError):
+                raise Broken("safety", plan.name, f"a good submit was refused: {error}")
+            self.world.after(self.world.between(0.5, 5.0), self._submit, plan)
+
+        self._call(command, lambda ids: self._submitted(plan, ids), failed)
+
+    def _submitted(self, plan: Plan, ids: list[JobId]) -> None:
+        if plan.acknowledged not in (None, ids[0]):
+            raise Broken("safety", ids[0], f'the key "{plan.name}" was answered with {plan.acknowledged} and {ids[0]}')
+        if plan.acknowledged is not None:
+            return
+        plan.acknowledged = ids[0]
+        plan.waits_for = ""
+        self.world.tell(ids[0], f"was acknowledged as {plan.name} ({plan.kind})")
+        chance = self.world.chance
+        if chance.random() < 0.2:
+            self.world.after(self.world.between(0.0, 120.0), self._submit, plan)
+        if plan.kind == "hanging" or chance.random() < 0.2:
+            plan.waits_for = "its cancel"
+            self.world.after(self.world.between(0.0, 200.0), self._cancel, plan, ids[0])
+        elif chance.random() < 0.2:
+            self.world.after(self.world.between(10.0, 300.0), self._retry, plan, ids[0])
+        if chance.random() < 0.15:
+            self.world.after(self.world.between(60.0, 400.0), self._remove, plan, ids[0])
+
+    def _cancel(self, plan: Plan, job: JobId) -> None:
+        plan.cancel_sent.add(job)
+        grace_s = self.world.chance.choice((None, None, 0.0, 3.0))
+
+        def answered(after: Job) -> None:
+            plan.waits_for = ""
+            self.world.tell(job, f"its cancel was acknowledged as {after.state.value}")
+            if not after.state.ended or after.state.value == "cancelled":
+                plan.cancel_taken.add(job)
+
+        def failed(error: BaseException) -> None:
+            if isinstance(error, NotFound) and plan.remove_sent:
+                plan.waits_for = ""
+                return
+            if isinstance(error, UserError):
+                raise Broken("safety", job, f"a good cancel was refused: {error}")
+            self.world.after(self.world.between(0.5, 5.0), self._cancel, plan, job)
+
+        self._call(Stop(job, "ann", grace_s), answered, failed)
+
+    def _retry(self, plan: Plan, job: JobId) -> None:
+        self._call(Retry(job, "ann", self.simulation.server.new_id), _shrug, _shrug)
+
+    def _remove(self, plan: Plan, job: JobId) -> None:
+        plan.remove_sent = True
+
+        def answered(_: object) -> None:
+            plan.removed = True
+
+        def failed(error: BaseException) -> None:
+            if isinstance(error, NotFound):
+                plan.removed = True
+            elif not isinstance(error, Conflict):
+                self.world.after(self.world.between(0.5, 5.0), self._remove, plan, job)
+
+        self._call(ForgetJob(job, "ann"), answered, failed)
+
+
+def _shrug(_: object) -> None:
+    """Whatever came of it, he does not insist."""
