@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,10 @@ def another_version(program: Path) -> agent_zip.AgentZip:
     with zipfile.ZipFile(program) as archive:
         sources = {name: archive.read(name) for name in archive.namelist()}
     return agent_zip.pack({**sources, "more.py": b"# another version\n"})
+
+
+def syncs_of(node: Node, epoch: int, least: int) -> bool:
+    return sum(body["agent_epoch"] == epoch for body in list(node.server.bodies)) >= least
 
 
 def first_line(node: Node, name: str) -> int:
@@ -188,3 +193,24 @@ def test_digests_are_those_of_the_protocol() -> None:
     assert decide.digest_of({}) == "0" * 16
     pairs = {"a/1/0": "go", "b/1/0": "claim"}
     assert decide.digest_of(pairs) == decide.digest_of(dict(reversed(pairs.items())))
+
+
+def test_output_is_exact_across_many_deaths_of_the_agent(node: Node, headway_home: Path) -> None:
+    gate = headway_home / "gate"
+    lines = "i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line $i of $0; done"
+    script = f"{lines}; while [ ! -e {gate} ]; do sleep 0.01; done; {lines}; exit 3"
+    tasks = [node.server.give(f"job{number}/1/0", "sh", "-c", script, str(number)) for number in range(8)]
+    node.server.follow = tasks
+    for epoch in range(1, 9):
+        node.start()
+        # Alternately at its first and at its second sync, that is before and after it has heard what is safe.
+        syncs = partial(syncs_of, node, epoch, 1 + epoch % 2)
+        wait_until(syncs, every_s=0.002)
+        if epoch == 6:
+            gate.touch()
+        node.kill_agent()
+    node.start()
+    for number, task in enumerate(tasks):
+        assert node.server.outcome(task)["exit_code"] == 3
+        expected = b"".join(b"line %d of %d\n" % (line, number) for line in range(1, 401))
+        assert node.server.output(task) == expected * 2
