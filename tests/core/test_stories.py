@@ -53,6 +53,8 @@ class Story(RuleBasedStateMachine):
     def happens(self, job_id: str, signal: Signal) -> None:
         before = self.jobs[job_id]
         then = step(before, signal, self.now)
+        if getattr(signal, "attempt", before.number) != before.number:
+            assert then is before, "the attempt's number is the fence"
         assert not broken_in(then)
         assert not broken_between(before, then)
         facts = record(before, then, self.now)
