@@ -133,6 +133,7 @@ class Server:
     """A server that was put together and not yet started."""
 
     app: Any
+    services: Any
     control: Any
     performer: Any
     housekeeping: Any
@@ -185,7 +186,7 @@ def assemble(settings: Settings, home: Home, url: str, on_lost_lead: Callable[[]
         settings, store, storage, control, hub, token, agent.data, agent.version, new_id, time.time(),
         time.time, time.monotonic, about,
     )  # fmt: skip
-    return Server(create_app(services), control, performer, housekeeping[0], store, lead, name)
+    return Server(create_app(services), services, control, performer, housekeeping[0], store, lead, name)
 
 
 def take_lead(store: Any, name: str, url: str, settings: Settings, alone: bool) -> Any:
@@ -201,8 +202,6 @@ def take_lead(store: Any, name: str, url: str, settings: Settings, alone: bool) 
 
 def serve(resolved: Resolved, home: Home) -> None:
     """Run the server until SIGTERM or SIGINT."""
-    import uvicorn
-
     settings = resolved.settings
     lock = own_home(home)
     listener = listen(settings, home)
@@ -217,10 +216,7 @@ def serve(resolved: Resolved, home: Home) -> None:
             each.should_exit = True
 
     server = assemble(settings, home, url, end)
-    config = uvicorn.Config(
-        server.app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=1, http="auto"
-    )
-    runner.append(uvicorn.Server(config))
+    runner.append(http_server(server.app, end, server.services.end_waiting))
     server.control.start()
     server.performer.start()
     server.housekeeping.start()
@@ -237,6 +233,26 @@ def serve(resolved: Resolved, home: Home) -> None:
         server.store.close()
         os.close(lock)
         log.info("server ended", pid=os.getpid())
+
+
+def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], None]) -> Any:
+    """The HTTP server, which ends by our own `end`: uvicorn's would raise the signal again and skip our farewell."""
+    import asyncio
+
+    import uvicorn
+
+    class HttpServer(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            end()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # Done while the connections are told to close: a caller who is let go earlier would only call again.
+            asyncio.get_running_loop().call_soon(end_waiting)
+            await super().shutdown(sockets)
+
+    return HttpServer(
+        uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=1)
+    )
 
 
 def keep_lead(server: Server, settings: Settings, ended: threading.Event, end: Callable[[], None]) -> None:

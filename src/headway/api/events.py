@@ -30,7 +30,7 @@ def routes(services: Services) -> APIRouter:
 
     async def stream(after: int, job: str | None) -> AsyncIterator[str]:
         yield ": headway events\n\n"
-        while True:
+        while not services.hub.closed:
             newest = services.hub.last_seq
             events = await run_in_threadpool(services.store.events, after, PAGE, job)
             if events:

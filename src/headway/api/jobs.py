@@ -114,7 +114,7 @@ def routes(services: Services) -> APIRouter:
         """Hold the answer until the job has ended, or the time is up."""
         job = await find(ref)
         deadline = services.mono() + timeout_s
-        while not job.state.ended and (left_s := deadline - services.mono()) > 0:
+        while not job.state.ended and (left_s := deadline - services.mono()) > 0 and not services.hub.closed:
             seq = services.hub.last_seq
             # In the book, it has not ended; out of it, the store knows how (or will, when the commit is done).
             if job.id not in services.control.cycle.book.jobs:

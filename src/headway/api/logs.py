@@ -97,7 +97,7 @@ def routes(services: Services) -> APIRouter:
                 grows = views.can_grow(job, attempt)
                 piece = await run_in_threadpool(piece_of, job.id, attempt, task, rank, stream, offset, limit)
                 left_s = deadline - services.mono()
-                if piece.data or not grows or left_s <= 0:
+                if piece.data or not grows or left_s <= 0 or services.hub.closed:
                     break
                 followed(job.id)
                 await asyncio.wait([happened], timeout=min(left_s, LOOK_AGAIN_S))

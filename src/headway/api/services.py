@@ -25,6 +25,7 @@ class Hub:
 
     loop: asyncio.AbstractEventLoop | None = None
     last_seq: int = 0
+    closed: bool = False  # The server is ending: nobody waits any more.
     _event_waiters: set[asyncio.Future[None]] = field(default_factory=set)
     _log_waiters: dict[JobId, set[asyncio.Future[None]]] = field(default_factory=dict)
     _pending: list[Published] = field(default_factory=list)
@@ -48,9 +49,15 @@ class Hub:
         for job in written.union(*(each.jobs for each in pending)):
             _resolve(self._log_waiters.pop(job, set()))
 
+    def let_all_go(self) -> None:
+        """The server is ending: whoever waits is answered with what there is."""
+        self.closed = True
+        for waiters in (self._event_waiters, *self._log_waiters.values()):
+            _resolve(waiters)
+
     async def events_after(self, seq: int, wait_s: float) -> bool:
         """Wait until there is an event after this one."""
-        if self.last_seq > seq:
+        if self.last_seq > seq or self.closed:
             return True
         return await _wait(self._event_waiters, wait_s)
 
@@ -107,6 +114,12 @@ class Services:
     async def do(self, command: Command) -> Any:
         """Have a command done and saved."""
         return await settled(self.control.do(command))
+
+    def end_waiting(self) -> None:
+        """Answer every held request, so that the server can end at once."""
+        self.hub.let_all_go()
+        if self.control.alive:
+            self.control.run(lambda cycle: cycle.let_all_go(self.now()))
 
 
 async def settled(future: Future[Any]) -> Any:

@@ -302,6 +302,12 @@ class Cycle:
             session.parked.remove(parked)
             parked.deliver(self._say(session, now, False))
 
+    def let_all_go(self, now: float) -> None:
+        """The server is ending: no agent's call is held any longer."""
+        for session in self.sessions.values():
+            while session.parked:
+                session.parked.pop(0).deliver(self._say(session, now, False))
+
     def _overdue(self, now: float) -> bool:
         return any(limit_of(job, self.settings.claim_within_s) <= now for job in self.book.active.values())
 
