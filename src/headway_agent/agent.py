@@ -63,7 +63,8 @@ ANSWER_S_MAX = 30.0  # Beyond the time for which the server may hold a sync.
 KEEPER_RETRY_S = 0.02
 IDLE_S = 0.05
 OTHER_VERSION_S = 0.3
-LOOK_S = 0.5  # How often output files of running tasks are looked at.
+LOOK_S = 0.5  # How often output files of running tasks are looked at,
+LOOK_S_PER_TASK = 0.001  # and at least so long for each of them: looking must not become the node's main work.
 
 
 class Line:
@@ -311,11 +312,10 @@ class Agent:
         """When to look for new output: at once for what is over, soon for what is followed, else now and then."""
         if any(self.state.tasks[key].resumable for key in self.state.draining) or self.more_to_ship:
             return self.ship_at_s
-        going = [task.key for task in self.state.tasks.values() if task.phase == "going" and task.resumable]
-        if not going:
+        if not self.state.going:
             return None
-        every_s = LOOK_S
-        if self.state.follow and any(key in self.state.follow for key in going):
+        every_s = max(LOOK_S, len(self.state.going) * LOOK_S_PER_TASK)
+        if not self.state.follow.isdisjoint(self.state.going):
             every_s = self.flags.get("ship_follow_every_s", 0.2)
         return max(self.ship_at_s, self.looked_at_s + every_s)
 
@@ -325,8 +325,7 @@ class Agent:
         if due_s is None or now < due_s:
             return
         wanted = self._wanted(now)
-        self.pack_number += 1
-        key = f"logs/{self.state.node}/{self.state.agent_epoch}-{self.pack_number}"
+        key = f"logs/{self.state.node}/{self.state.agent_epoch}-{self.pack_number + 1}"
         self.shipping = True
         self.shipper.ask(lambda: self._ship_round(wanted, key), self._shipped)
 
@@ -338,8 +337,8 @@ class Agent:
                 wanted.append(shipping.Wanted(key, self.node_dir.task(key), task.shipped, task.sizes))
         everything = now - self.shipped_all_at_s >= self.flags.get("ship_every_s", 2.0)
         at_bytes = 1 if everything else self.flags.get("ship_at_bytes", 256 << 10)
-        for task in state.tasks.values():
-            if task.phase == "going" and task.resumable:
+        for task in map(state.tasks.__getitem__, state.going):
+            if task.resumable:
                 least = 1 if task.key in state.follow else at_bytes
                 wanted.append(shipping.Wanted(task.key, self.node_dir.task(task.key), task.shipped, None, least))
         self.looked_at_s = now
@@ -355,6 +354,8 @@ class Agent:
 
     def _shipped(self, result: Any) -> None:
         self.shipping = False
+        if not isinstance(result, shipping.Pack) or result.pieces:
+            self.pack_number += 1
         if isinstance(result, shipping.Pack):
             self.more_to_ship = result.more
             self.ship_backoff_s = self.ship_at_s = 0.0

@@ -121,6 +121,7 @@ class State:
     urgent: int = 0
     lazy_since_s: float = 0.0
     ranges: list[Range] = field(default_factory=list)
+    going: set[str] = field(default_factory=set)  # Tasks whose ranks may be alive.
     draining: set[str] = field(default_factory=set)  # Tasks that are over and have output to ship.
     follow: set[str] = field(default_factory=set)
     troubles: dict[str, str] = field(default_factory=dict)
@@ -284,8 +285,8 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
     if flight.full:
         state.full_due = False
     if reply["leader_epoch"] != state.leader_epoch:
-        # A new leader has heard nothing yet of this node but this one sync.
-        state.full_due = state.full_due or not flight.full
+        # A new leader cannot know whether a full sync that was sent before its first answer is the newest.
+        state.full_due = True
         state.leader_epoch = reply["leader_epoch"]
     state.full_due = state.full_due or bool(reply.get("resend"))
     for task in state.tasks.values() if flight.full else ():
@@ -364,6 +365,7 @@ def _forget(state: State, key: str, acts: list[Act]) -> None:
     _unreport(state, task)
     if state.changed.pop(key, False):
         state.urgent -= 1
+    state.going.discard(key)
     state.draining.discard(key)
     state.go_waits.pop(key, None)
     state.follow.discard(key)
@@ -471,6 +473,10 @@ def _enter(state: State, task: Task, phase: str, now: float) -> None:
     before = REPORTED.get(task.phase)
     after = REPORTED[phase]
     task.phase = phase
+    if phase == GOING:
+        state.going.add(task.key)
+    else:
+        state.going.discard(task.key)
     if before == after and after != "claimed":
         return
     if before in DIGESTED:
