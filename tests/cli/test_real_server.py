@@ -3,74 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headway.client.embedded import process_start
+from tests.living import HEADWAY, Living
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
-HEADWAY = [sys.executable, "-m", "headway.cli.main"]
 
 
-@dataclass
-class Home:
-    """A home in which commands are run, and a directory with scripts."""
-
-    path: Path
-    place: Path
-
-    def run(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*HEADWAY, *words], cwd=self.place, capture_output=True, text=True, timeout=120, **more)
-
+class Home(Living):
     def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*HEADWAY, *words], cwd=self.place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-
-    def script(self, name: str, text: str) -> None:
-        (self.place / name).write_text(text)
-
-    @property
-    def server(self) -> dict[str, Any]:
-        return dict(json.loads((self.path / "state/server.json").read_text()))
-
-    def processes(self) -> list[int]:
-        """Every process that belongs to this home, by its command line or environment."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                try:
-                    said = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-                except OSError:
-                    continue
-                if os.fsencode(self.path) in said and process_start(int(entry.name)) is not None:
-                    found.append(int(entry.name))
-        return found
+        pipe = subprocess.PIPE
+        return subprocess.Popen([*HEADWAY, *words], cwd=self.place, stdout=pipe, stderr=pipe, text=True)
 
 
 @pytest.fixture
 def home(headway_home: Path, tmp_path: Path) -> Iterator[Home]:
     made = Home(headway_home, tmp_path)
     yield made
-
-    def gone() -> bool:
-        for pid in made.processes():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        return not made.processes()
-
-    wait_until(gone, what="the end of everything in this home")
+    made.end()
 
 
 # A script that goes on when the test says so.
@@ -128,8 +83,8 @@ def test_one_server_for_many_callers_at_once(home: Home) -> None:
         out, err = caller.communicate(timeout=120)
         assert (caller.returncode, json.loads(out), err) == (0, {"jobs": []}, "")
     serving = [pid for pid in home.processes() if b"--foreground" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    assert serving == [home.server["pid"]]
-    token = home.path / "state/token"
+    assert serving == [home.server]
+    token = home.home / "state/token"
     assert token.stat().st_mode & 0o777 == 0o600
     refused = home.run("server", "start", "--foreground")
     assert refused.returncode == 1
@@ -142,10 +97,10 @@ def test_a_follower_survives_the_servers_death_without_a_lost_or_doubled_line(ho
     assert follower.stdout
     assert follower.stdout.readline() == "line 0\n"
     first = home.server
-    os.kill(first["pid"], signal.SIGKILL)
+    home.kill(first)
     (home.place / "go-0").touch()
     assert follower.stdout.readline() == "line 1\n"
-    assert home.server["pid"] != first["pid"]
+    assert home.server not in (0, first)
     (home.place / "go-1").touch()
     assert follower.stdout.readline() == "line 2\n"
     assert home.run("server", "restart").returncode == 0
@@ -162,9 +117,7 @@ def test_the_story_tells_of_an_attempt_that_lost_its_keeper(home: Home) -> None:
     follower = home.start("run", "paced.py", "1")
     assert follower.stdout
     assert [follower.stdout.readline(), follower.stdout.readline()] == ["attempt 1\n", "line 0\n"]
-    keeper = [pid for pid in home.processes() if b"keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    for pid in keeper:
-        os.kill(pid, signal.SIGKILL)
+    home.kill(home.keeper)
     mark = follower.stdout.readline()
     assert mark.startswith("── headway: attempt 2 on local-1, after: attempt 1 "), mark
     (home.place / "go-0").touch()
@@ -218,14 +171,15 @@ def test_the_doctor_finds_a_sound_installation_sound(home: Home) -> None:
     checks = json.loads(found.stdout)
     assert found.returncode == 0, checks
     assert {"python", "state", "data", "disk", "clock", "server", "node local-1"} <= {check["what"] for check in checks}
-    (home.path / "state/token").chmod(0o644)
+    (home.home / "state/token").chmod(0o644)
     said = home.run("doctor")
     assert said.returncode == 1
     assert "chmod 600" in said.stdout
 
 
 def test_a_server_that_cannot_start_says_why(home: Home) -> None:
-    said = home.run("ps", env={**os.environ, "HEADWAY_HOST": "203.0.113.1"})
+    home.env["HEADWAY_HOST"] = "203.0.113.1"
+    said = home.run("ps")
     assert said.returncode == 3
     assert "cannot listen on 203.0.113.1" in said.stderr
 

@@ -13,7 +13,8 @@ from headway.core.errors import BadInput
 
 UNFINISHED = ("queued", "starting", "running", "stopping")
 ENDED = ("succeeded", "failed", "cancelled")
-LIMIT = 20
+ENDED_SHOWN = 20
+UNFINISHED_SHOWN = 200
 ALL = 1_000_000
 
 
@@ -24,7 +25,7 @@ ALL = 1_000_000
 @click.option("--project", help="Only jobs of this project.")
 @click.option("--queue", help="Only jobs of this queue.")
 @click.option("--user", help="Only jobs of this user.")
-@click.option("--limit", type=click.IntRange(min=1), help=f"At most so many ended jobs. [default: {LIMIT}]")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many jobs.")
 @output_options
 def ps(
     output: Output,
@@ -41,14 +42,19 @@ def ps(
     narrowed = {"name": name, "project": project, "queue": queue, "user": user}
     only = {key: value for key, value in narrowed.items() if value}
     client = connect(output)
+    more = False
     if everything or wanted:
         chosen = {"state": ",".join(wanted)} if wanted else {}
-        jobs = client.jobs(limit=limit or (ALL if everything else 500), **chosen, **only)
+        jobs = client.jobs(limit=limit or ALL, **chosen, **only)
     else:
-        jobs = client.jobs(limit=limit or ALL, state=",".join(UNFINISHED), **only)
-        ended = client.jobs(limit=limit or LIMIT, state=",".join(ENDED), **only)
-        jobs = sorted(jobs + ended, key=lambda job: -job["seq"])[: limit or None]
+        shown = limit or UNFINISHED_SHOWN
+        jobs = client.jobs(limit=shown + 1, state=",".join(UNFINISHED), **only)
+        more, jobs = len(jobs) > shown, jobs[:shown]
+        ended = client.jobs(limit=limit or ENDED_SHOWN, state=",".join(ENDED), **only)
+        jobs = sorted(jobs + ended, key=lambda job: -job["seq"])[:limit]
     output.show({"jobs": jobs}, lambda: pages.jobs(output, jobs, time.time()), lambda: [job["id"] for job in jobs])
+    if more:
+        output.say("there are more unfinished jobs; -a lists all, --limit so many")
     if not jobs:
         output.say("no jobs" if only or wanted else "no jobs yet; submit one: headway run train.py")
     return exits.OK

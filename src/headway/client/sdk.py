@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headway.client.story import Chunk
 
 LONG_POLL_S = 20.0
+PAGE = 1000
 
 
 class Client:
@@ -54,7 +55,7 @@ class Client:
         found: list[dict[str, Any]] = []
         before: int | None = None
         while len(found) < limit:
-            page = self._json("GET", "/jobs", query={**only, "limit": min(limit - len(found), 500), "before": before})
+            page = self._json("GET", "/jobs", query={**only, "limit": min(limit - len(found), PAGE), "before": before})
             found += page["jobs"]
             before = page["next"]
             if before is None or not page["jobs"]:
