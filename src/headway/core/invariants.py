@@ -22,8 +22,11 @@ def broken_in(job: Job) -> list[str]:
             said.append(f"{job.id} has {len(job.attempt.tasks)} tasks, its spec says {job.spec.nodes}")
         if all(task.over for task in job.attempt.tasks):
             said.append(f"{job.id} is {job.state.value} but every task is over")
-    if job.state is State.RUNNING and any(t.phase in (Phase.PLACED, Phase.CLAIMED) for t in job.attempt.tasks):  # type: ignore[union-attr]
-        said.append(f"{job.id} is running with a task that was not told to go")
+        waits = any(task.phase in (Phase.PLACED, Phase.CLAIMED) for task in job.attempt.tasks)
+        if job.state is not State.STARTING and waits:
+            said.append(f"{job.id} is {job.state.value} with a task that was not told to go")
+    elif job.attempt is not None and not all(task.over for task in job.attempt.tasks):
+        said.append(f"{job.id} is {job.state.value} with a task that is not over")
     if (job.state in ENDS) != (job.ended_at is not None):
         said.append(f"{job.id} is {job.state.value}, ended_at is {job.ended_at}")
     if job.state is State.STOPPING and job.cause is None:
