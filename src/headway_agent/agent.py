@@ -268,6 +268,8 @@ class Agent:
 
     def _replied(self, line: Line, result: Any) -> None:
         seq, line.seq = line.seq, 0
+        if not os.path.isdir(self.node_dir.path):
+            self._end_with_the_directory()
         if isinstance(result, tuple):
             status, reply = result
             if status == 200 and "leader_epoch" in reply:
@@ -285,6 +287,14 @@ class Agent:
         self.backoff_s = min(BACKOFF_S_MAX, max(BACKOFF_S_MIN, self.backoff_s * 2))
         self.sync_at_s = boottime_s() + self.backoff_s
         self.log.say("sync not answered", detail=detail, again_in_s=self.backoff_s)
+
+    def _end_with_the_directory(self) -> None:
+        """Somebody removed the node's directory: nobody can find us any more, so nothing of us may stay."""
+        self.ended = "the node's directory was removed"
+        try:
+            self.link.send([{"do": "end"}])
+        except KeeperGone:
+            pass  # Its guard ends what it has left.
 
     def _answered(self, seq: int, reply: Mapping[str, Any]) -> None:
         self.backoff_s, self.sync_at_s = 0.0, 0.0

@@ -417,7 +417,10 @@ class Keeper:
 
     def close(self) -> None:
         os.write(self.guard_pipe, b"end\n")
-        os.unlink(self.node_dir.file("keeper.sock"))
+        try:
+            os.unlink(self.node_dir.file("keeper.sock"))
+        except OSError:
+            pass  # The whole directory may have been removed.
         self.log.say("keeper ended", generation=self.generation)
 
 

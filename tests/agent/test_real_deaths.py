@@ -178,6 +178,16 @@ def test_release_leaves_nothing(node: Node, headway_home: Path) -> None:
     assert not any(str(node.path) in command for command in commands())
 
 
+def test_nothing_outlives_the_removal_of_the_nodes_directory(node: Node, headway_home: Path) -> None:
+    node.start("--poll-wait-s", "0.1")
+    _, pid = a_long_task(node, headway_home / "gate")
+    pids = [pid, node.pid("keeper.pid"), node.pid("agent.pid")]
+    node.path.rename(headway_home / "moved")
+    assert node.agent is not None
+    node.agent.wait(timeout=30)
+    wait_until(lambda: not any(map(alive, pids)), every_s=0.01)
+
+
 def commands() -> list[str]:
     found = []
     for name in os.listdir("/proc"):
