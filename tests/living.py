@@ -80,8 +80,7 @@ class Living:
             assert pid, "the process to kill is not there"
             os.kill(pid, sign)
         if sign == signal.SIGKILL:
-            for pid in pids:
-                wait_until(lambda pid=pid: start_of(pid) is None, what=f"the end of process {pid}")  # type: ignore[misc]
+            wait_until(lambda: all(start_of(pid) is None for pid in pids), what=f"the end of {pids}")
 
     def processes(self) -> list[int]:
         """Every process that belongs to this home, by its command line or environment."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -24,19 +25,34 @@ USER = "local"
 
 def routes(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["jobs"])
-    store = services.store
+    look = Look(services)
+    _submitting(router, services, look)
+    _looking(router, services, look)
+    _waiting(router, services, look)
+    _changing(router, services, look)
+    return router
 
-    async def shown(job: Job, complete: bool = False) -> dict[str, Any]:
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a job is found and shown."""
+
+    services: Services
+
+    async def find(self, ref: str) -> Job:
+        return await run_in_threadpool(views.find_job, self.services.store, ref)
+
+    async def shown(self, job: Job, complete: bool = False) -> dict[str, Any]:
+        services = self.services
         sentence = ""
         if job.state is State.QUEUED:
             sentence = (await services.do(Why(job.id)))["sentence"]
         if complete:
-            return await run_in_threadpool(views.detail, store, job, sentence, services.now())
+            return await run_in_threadpool(views.detail, services.store, job, sentence, services.now())
         return views.summary(job, sentence, services.now())
 
-    async def find(ref: str) -> Job:
-        return await run_in_threadpool(views.find_job, store, ref)
 
+def _submitting(router: APIRouter, services: Services, look: Look) -> None:
     @router.post("/jobs", status_code=201, openapi_extra=JOB, responses=MADE)
     async def submit(request: Request) -> Response:
         """Submit one job. With the same key, the same job is answered however often the request is repeated."""
@@ -45,7 +61,7 @@ def routes(services: Services) -> APIRouter:
         raw = body.get("job")
         spec = read_spec(raw if raw is not None else {})
         ids = await services.do(_submit(services, (spec,), body, [raw]))
-        job = services.control.cycle.book.jobs.get(ids[0]) or await find(ids[0])
+        job = services.control.cycle.book.jobs.get(ids[0]) or await look.find(ids[0])
         return JSONResponse({"job": views.summary(job, now=services.now())}, 201)
 
     @router.post("/jobs/batch", status_code=201, openapi_extra=BATCH, responses=BATCH_MADE)
@@ -60,6 +76,8 @@ def routes(services: Services) -> APIRouter:
         ids = await services.do(_submit(services, _read_many(raws), body, raws))
         return JSONResponse({"ids": ids}, 201)
 
+
+def _looking(router: APIRouter, services: Services, look: Look) -> None:
     @router.get("/jobs", responses=JOBS)
     async def jobs(
         state: str = "",
@@ -72,7 +90,7 @@ def routes(services: Services) -> APIRouter:
     ) -> Response:
         """One page of jobs, newest first."""
         which = JobFilter(_states(state), project, user, queue, name)
-        page = await run_in_threadpool(store.page, which, before, limit)
+        page = await run_in_threadpool(services.store.page, which, before, limit)
         queued = tuple(job.id for job in page if job.state is State.QUEUED)
         why = await services.do(WhyMany(queued)) if queued else {}
         shown = [views.summary(job, why.get(job.id, ""), services.now()) for job in page]
@@ -81,51 +99,53 @@ def routes(services: Services) -> APIRouter:
     @router.get("/jobs/{ref}", responses=DETAIL)
     async def job(ref: str) -> Response:
         """One job with all its attempts. `ref` is an id, the beginning of one, or a name."""
-        return JSONResponse(await shown(await find(ref), complete=True))
+        return JSONResponse(await look.shown(await look.find(ref), complete=True))
 
     @router.get("/jobs/{ref}/why", responses=WHY)
     async def why(ref: str) -> Response:
         """Why the job is where it is."""
-        return JSONResponse(await services.do(Why((await find(ref)).id)))
+        return JSONResponse(await services.do(Why((await look.find(ref)).id)))
 
+
+def _changing(router: APIRouter, services: Services, look: Look) -> None:
     @router.post("/jobs/{ref}/stop", openapi_extra=STOP, responses=MADE)
     async def stop(ref: str, request: Request) -> Response:
         """Ask a job to end, with grace."""
         body = await read_object(request, services.settings.request_bytes_max)
         check_keys(body, {"grace_s": ""}, "request")
         grace_s = number(body, "grace_s", 0, 30 * 86400)
-        job = await services.do(Stop((await find(ref)).id, USER, grace_s))
-        return JSONResponse({"job": await shown(job)})
+        job = await services.do(Stop((await look.find(ref)).id, USER, grace_s))
+        return JSONResponse({"job": await look.shown(job)})
 
     @router.post("/jobs/{ref}/retry", responses=MADE)
     async def retry(ref: str) -> Response:
         """Let a backing-off job go now; for an ended one, submit a new job with the same spec."""
-        made = await services.do(Retry((await find(ref)).id, USER, services.new_id))
-        return JSONResponse({"job": await shown(await find(made))})
+        made = await services.do(Retry((await look.find(ref)).id, USER, services.new_id))
+        return JSONResponse({"job": await look.shown(await look.find(made))})
 
     @router.delete("/jobs/{ref}", status_code=204)
     async def remove(ref: str) -> Response:
         """Delete the record of an ended job, its logs included."""
-        await services.do(ForgetJob((await find(ref)).id, USER))
+        await services.do(ForgetJob((await look.find(ref)).id, USER))
         return Response(status_code=204)
 
+
+def _waiting(router: APIRouter, services: Services, look: Look) -> None:
     @router.get("/jobs/{ref}/wait", responses=WAITED)
     async def wait(ref: str, timeout_s: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 30.0) -> Response:
         """Hold the answer until the job has ended, or the time is up."""
-        job = await find(ref)
+        job = await look.find(ref)
         deadline = services.mono() + timeout_s
         while not job.state.ended and (left_s := deadline - services.mono()) > 0 and not services.hub.closed:
             seq = services.hub.last_seq
             # In the book, it has not ended; out of it, the store knows how (or will, when the commit is done).
             if job.id not in services.control.cycle.book.jobs:
-                job = await find(job.id)
+                job = await look.find(job.id)
             if not job.state.ended:
                 await services.hub.events_after(seq, left_s)
         if not job.state.ended:
-            job = await find(job.id)
-        return JSONResponse({"job": await shown(job, complete=True), "ended": job.state.ended})
-
-    return router
+            job = await look.find(job.id)
+        return JSONResponse({"job": await look.shown(job, complete=True), "ended": job.state.ended})
 
 
 def _submit(services: Services, specs: tuple[JobSpec, ...], body: dict[str, Any], raws: list[Any]) -> Submit:
