@@ -24,6 +24,7 @@ import structlog
 from headway.core.errors import OperatorError, ServerTaken
 from headway.core.model import Pool
 from headway.settings import Home, Resolved, Settings
+from headway.storage.protocol import Storage
 
 ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"  # Without letters and digits that look alike.
 ID_LENGTH = 8
@@ -146,6 +147,15 @@ def store_url(settings: Settings, home: Home) -> str:
     return settings.store_url or f"sqlite:///{home.data / 'headway.db'}"
 
 
+def open_storage(settings: Settings, home: Home) -> Storage:
+    """A folder for a path, a bucket for a URL."""
+    from headway.storage.folder import FolderStorage
+    from headway.storage.objects import ObjectStorage
+
+    place = settings.storage_url.removeprefix("file://")
+    return ObjectStorage(place) if "://" in place else FolderStorage(place or home.data / "storage")
+
+
 def assemble(settings: Settings, home: Home, url: str, on_lost_lead: Callable[[], None]) -> Server:
     """Put the parts together: store, storage, engines, control, API."""
     from headway.api.app import create_app
@@ -156,13 +166,12 @@ def assemble(settings: Settings, home: Home, url: str, on_lost_lead: Callable[[]
     from headway.control.thread import ControlThread
     from headway.engines.agent_zip import build
     from headway.engines.local import LocalEngine
-    from headway.storage.folder import FolderStorage
     from headway.store.sql import SqlStore
 
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     token = read_token(home)
     store = SqlStore.open(store_url(settings, home))
-    storage = FolderStorage(Path(settings.storage_url or home.data / "storage"))
+    storage = open_storage(settings, home)
     # The home's lock is held by this process, so a lease that is still running belongs to a dead server.
     lead = take_lead(store, name, url, settings, alone=not settings.store_url)
     agent = build()
@@ -181,7 +190,8 @@ def assemble(settings: Settings, home: Home, url: str, on_lost_lead: Callable[[]
     engine = LocalEngine(home, pool, agent, storage.local_dir(), settings)
     performer = Performer({pool.name: pool}, {pool.name: engine}, control)
     housekeeping.append(Housekeeping(store, storage, control, settings))
-    about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite", "storage": "folder"}
+    about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
+    about["storage"] = "folder" if storage.local_dir() else settings.storage_url
     services = Services(
         settings, store, storage, control, hub, token, agent.data, agent.version, new_id, time.time(),
         time.time, time.monotonic, about,

@@ -159,7 +159,7 @@ def test_the_request_is_the_exact_command(headway_home: Path) -> None:
     state = headway_home / "state"
     expected = f"""{sys.executable} -I -S {state}/nodes/local-1/agent.pyz agent --node-dir {state}/nodes/local-1
         --node local-1 --pool local --server-file {state}/server.json --token-file {state}/token
-        --storage-dir {headway_home}/objects --ship-every-s 1.5 --ship-follow-every-s 0.2
+        --ship-every-s 1.5 --ship-follow-every-s 0.2 --storage-dir {headway_home}/objects
         --cpus 2.0 --memory-bytes 1073741824 --gpus 0"""
     asked = {"argv": expected.split(), "env": {"PATH": "/bin"}, "cwd": "/"}
     assert request.text == {"agent_version": PLAIN.version, "nodes": {"local-1": asked}}

@@ -100,10 +100,11 @@ class LocalEngine:
             "--pool": self._pool,
             "--server-file": home.server_file,
             "--token-file": home.token_file,
-            "--storage-dir": self._storage_dir,
             "--ship-every-s": settings.log_flush_every_s,
             "--ship-follow-every-s": settings.log_follow_every_s,
         }
+        if self._storage_dir:
+            options["--storage-dir"] = self._storage_dir  # Without one, its objects travel through the server.
         if settings.local_cpus > 0:
             options["--cpus"] = settings.local_cpus
         if settings.local_memory_bytes > 0:
