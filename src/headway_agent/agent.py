@@ -10,6 +10,7 @@ import os
 import selectors
 import signal
 import sys
+import time
 import traceback
 from functools import partial
 
@@ -87,7 +88,8 @@ class Agent:
             node=flags["node"],
             pool=flags["pool"],
             boot_id=facts.boot_id(),
-            agent_epoch=node_dir.raise_counter("agent.epoch"),
+            # Not below the time of day: it grows even where the disk with the last number was lost.
+            agent_epoch=node_dir.raise_counter("agent.epoch", int(time.time())),
             agent_version=upgrading.own_version(),
         )
         self.home = Home(flags.get("server", ""), flags.get("server_file", ""), flags["token_file"])
@@ -129,11 +131,11 @@ class Agent:
                 else:
                     self._hear_keeper()
             self._ship()
-            self._call()
             try:
-                self.link.flush()
+                self.link.flush()  # Before the call: what the server hears of a claim must outlive this process.
             except KeeperGone:
                 self._keeper_gone()
+            self._call()
         self.log.say("agent ended", reason=self.ended)
         return 0
 

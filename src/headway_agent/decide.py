@@ -1,18 +1,11 @@
 """The agent's decisions: what each fact makes of the node's tasks, and what is to be done about it.
 
 One door: `decide(state, fact, now)` changes the state and returns acts. It reads no clock and touches nothing: `now` is
-in seconds of CLOCK_BOOTTIME, and the shell (agent.py) or the simulator performs the acts. `sync_body` makes the next
-request; `next_call` says whether one is due. How an end is named stands in outcomes.py.
+in seconds of CLOCK_BOOTTIME, and the shell (agent.py) or the simulator performs the acts. The state is in nodestate.py,
+requests are made in telling.py, how an end is named stands in outcomes.py.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass, field
-
-try:  # The bare module costs no memory; hashlib brings OpenSSL with it, which is 4 MB.
-    from _blake2 import blake2b
-except ImportError:  # pragma: no cover
-    from hashlib import blake2b
 
 from headway_agent.happenings import (
     Answered,
@@ -37,7 +30,29 @@ from headway_agent.happenings import (
     Troubled,
     Upgrade,
 )
+from headway_agent.nodestate import (
+    CLAIMED,
+    ENDED,
+    GOING,
+    HOLDING,
+    OVER,
+    REFUSED,
+    Flight,
+    State,
+    Task,
+)
 from headway_agent.outcomes import Exit, lost, name_outcome, never_began
+from headway_agent.telling import (
+    LAZY_AFTER_S,
+    POLL_WAIT_S,
+    change,
+    digest_of,
+    enter,
+    next_call,
+    set_duty,
+    sync_body,
+    unreport,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,85 +66,6 @@ __all__ = [
     "Exit", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
     "Hold", "Go", "Stop", "Forget", "Lease", "Upgrade", "EndAgent",
 ]  # fmt: skip
-
-PROTOCOL = 1
-POLL_WAIT_S = 20.0
-LAZY_AFTER_S = 1.0  # News that nobody waits for (a start) may ride along with other news for so long.
-
-HOLDING = "holding"  # The keeper is being told of it.
-CLAIMED = "claimed"  # The keeper holds it; not a line of it runs before `go`.
-GOING = "going"  # `go` was acted on: its ranks may be alive.
-OVER = "over"  # Nothing of it is alive; its output is not yet all in storage.
-ENDED = "ended"  # The end can be reported.
-REFUSED = "refused"
-
-# What the server is told about each phase. What is missing here is not reported at all.
-REPORTED = {CLAIMED: "claimed", GOING: "running", OVER: "running", ENDED: "ended", REFUSED: "refused"}
-DIGESTED = frozenset({"claimed", "running", "ended"})
-
-
-# --- state ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Task:
-    key: str
-    phase: str
-    duty: Mapping[str, Any] = field(default_factory=dict)  # Kept until `go`; afterwards the keeper knows all.
-    address: str = ""
-    port: int = 0
-    detail: str = ""
-    started_at: float = 0.0
-    exits: list[Exit] = field(default_factory=list)  # In the order in which the keeper saw them.
-    stopped: bool = False  # The server asked for its end.
-    stop_grace_s: float | None = None
-    shipped: dict[str, int] = field(default_factory=dict)  # By rank/stream: what is in storage.
-    resumable: bool = True  # False until the server said from where on output is missing there.
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    outcome: Mapping[str, Any] | None = None
-
-
-@dataclass
-class Flight:
-    """A request under way: what to say again if no reply comes."""
-
-    sent_s: float
-    full: bool
-    held: bool  # The server may keep it waiting.
-    reports: dict[str, bool]
-    ranges: list[Range]
-    troubles: bool = False
-
-
-@dataclass
-class State:
-    node: str
-    pool: str
-    boot_id: str = ""
-    agent_epoch: int = 1
-    agent_version: str = ""
-    leader_epoch: int = 0
-    deadline_s: float = 0.0
-    granted_s: float = 0.0
-    granted_by_s: float = 0.0  # When the sync was sent that brought the lease; an older one brings nothing.
-    listed: bool = False  # The keeper said what it has; before that there is nothing true to report.
-    full_due: bool = True
-    tasks: dict[str, Task] = field(default_factory=dict)
-    duties: dict[str, str] = field(default_factory=dict)  # What the server last said to do, by task.
-    go_waits: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # `go` that came without a lease.
-    changed: dict[str, bool] = field(default_factory=dict)  # Reports to send; True where somebody waits for it.
-    urgent: int = 0
-    lazy_since_s: float = 0.0
-    ranges: list[Range] = field(default_factory=list)
-    going: set[str] = field(default_factory=set)  # Tasks whose ranks may be alive.
-    draining: set[str] = field(default_factory=set)  # Tasks that are over and have output to ship.
-    follow: set[str] = field(default_factory=set)
-    troubles: dict[str, str] = field(default_factory=dict)
-    troubles_due: bool = False
-    reports_xor: int = 0
-    duties_xor: int = 0
-    flights: dict[int, Flight] = field(default_factory=dict)  # By seq: at most one held, and one with news.
-    seq: int = 0
 
 
 def decide(state: State, fact: Fact, now: float) -> list[Act]:
@@ -173,13 +109,13 @@ def _take_over(state: State, task: Task, kept: Kept, now: float) -> None:
         task.exits = list(kept.exits)
     if kept.phase == "held":
         if task.phase == HOLDING:
-            _enter(state, task, CLAIMED, now)
+            enter(state, task, CLAIMED, now)
     elif kept.lost:
         _over(state, task, lost(task.exits), kept.sizes, now)
     elif kept.phase == "over":
         _over(state, task, name_outcome(task.exits, kept.tail), kept.sizes, now)
     elif task.phase != GOING:
-        _enter(state, task, GOING, now)
+        enter(state, task, GOING, now)
 
 
 def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
@@ -189,7 +125,7 @@ def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
     moved = (task.address, task.port) != (fact.address, fact.port)
     task.address, task.port = fact.address, fact.port
     if task.phase == HOLDING or moved:
-        _enter(state, task, CLAIMED, now)
+        enter(state, task, CLAIMED, now)
     if fact.task in state.go_waits:
         _go(state, fact.task, state.go_waits[fact.task], now, acts)
 
@@ -199,14 +135,14 @@ def _hold_failed(state: State, fact: HoldFailed, now: float, acts: list[Act]) ->
     if task is not None and task.phase == HOLDING:
         state.go_waits.pop(fact.task, None)
         task.detail = fact.detail
-        _enter(state, task, REFUSED, now)
+        enter(state, task, REFUSED, now)
 
 
 def _spawned(state: State, fact: Spawned, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase == GOING and not task.started_at:
         task.started_at = fact.started_at
-        _change(state, task.key, False, now)
+        change(state, task.key, False, now)
 
 
 def _rank_exited(state: State, fact: RankExited, now: float, acts: list[Act]) -> None:
@@ -231,10 +167,10 @@ def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[s
     task.sizes = {stream: size for stream, size in sizes.items() if size}
     task.outcome = dict(outcome, log_bytes=sum(task.sizes.values()))
     if task.resumable and _all_shipped(task):
-        _enter(state, task, ENDED, now)
+        enter(state, task, ENDED, now)
     else:
         state.draining.add(task.key)
-        _enter(state, task, OVER, now)
+        enter(state, task, OVER, now)
 
 
 def _all_shipped(task: Task) -> bool:
@@ -262,7 +198,7 @@ def _output_shrank(state: State, fact: OutputShrank, now: float, acts: list[Act]
 def _settle_drained(state: State, task: Task, now: float) -> None:
     if task.phase == OVER and task.resumable and _all_shipped(task):
         state.draining.discard(task.key)
-        _enter(state, task, ENDED, now)
+        enter(state, task, ENDED, now)
 
 
 def _troubled(state: State, fact: Troubled, now: float, acts: list[Act]) -> None:
@@ -358,11 +294,11 @@ def _apply_duties(state: State, reply: Mapping[str, Any], now: float, acts: list
 
 
 def _forget(state: State, key: str, acts: list[Act]) -> None:
-    _set_duty(state, key, None)
+    set_duty(state, key, None)
     task = state.tasks.pop(key, None)
     if task is None:
         return
-    _unreport(state, task)
+    unreport(state, task)
     if state.changed.pop(key, False):
         state.urgent -= 1
     state.going.discard(key)
@@ -374,7 +310,7 @@ def _forget(state: State, key: str, acts: list[Act]) -> None:
 
 def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
     key, do = duty["task"], duty["do"]
-    _set_duty(state, key, do)
+    set_duty(state, key, do)
     task = state.tasks.get(key)
     if do == "claim":
         if task is None:
@@ -407,7 +343,7 @@ def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[
     state.go_waits.pop(key, None)
     acts.append(Go(key, duty.get("peers") or [], task.duty))
     task.duty = {"grace_s": task.duty.get("grace_s", 30.0)}
-    _enter(state, task, GOING, now)
+    enter(state, task, GOING, now)
 
 
 def _stop(state: State, task: Task, grace_s: float, now: float, acts: list[Act]) -> None:
@@ -427,7 +363,7 @@ def _not_answered(state: State, fact: NotAnswered, now: float, acts: list[Act]) 
         return
     for key, urgent in flight.reports.items():
         if key in state.tasks:
-            _change(state, key, urgent, now)
+            change(state, key, urgent, now)
     told = [piece for piece in flight.ranges if piece.task in state.tasks]
     state.ranges = told + state.ranges
     state.troubles_due = state.troubles_due or flight.troubles
@@ -452,129 +388,3 @@ _HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
     NotAnswered: _not_answered,
     Superseded: _superseded,
 }
-
-
-# --- reports, digests and the next request --------------------------------------------------------------------------
-
-
-def digest_of(pairs: Mapping[str, str]) -> str:
-    """The digest of (task, word) pairs: XOR of blake2b-8 over "task word". The server computes the same."""
-    total = 0
-    for key, word in pairs.items():
-        total ^= _hash(key, word)
-    return f"{total:016x}"
-
-
-def _hash(key: str, word: str) -> int:
-    return int.from_bytes(blake2b(f"{key} {word}".encode(), digest_size=8).digest(), "big")
-
-
-def _enter(state: State, task: Task, phase: str, now: float) -> None:
-    before = REPORTED.get(task.phase)
-    after = REPORTED[phase]
-    task.phase = phase
-    if phase == GOING:
-        state.going.add(task.key)
-    else:
-        state.going.discard(task.key)
-    if before == after and after != "claimed":
-        return
-    if before in DIGESTED:
-        state.reports_xor ^= _hash(task.key, before)
-    if after in DIGESTED:
-        state.reports_xor ^= _hash(task.key, after)
-    _change(state, task.key, after != "running", now)
-
-
-def _unreport(state: State, task: Task) -> None:
-    told = REPORTED.get(task.phase)
-    if told in DIGESTED:
-        state.reports_xor ^= _hash(task.key, told)
-
-
-def _change(state: State, key: str, urgent: bool, now: float) -> None:
-    was = state.changed.get(key)
-    if was is None and not state.changed:
-        state.lazy_since_s = now
-    state.changed[key] = bool(was) or urgent
-    state.urgent += state.changed[key] - bool(was)
-
-
-def _set_duty(state: State, key: str, do: str | None) -> None:
-    before = state.duties.get(key)
-    if before == do:
-        return
-    if before is not None:
-        state.duties_xor ^= _hash(key, before)
-    if do is None:
-        del state.duties[key]
-    else:
-        state.duties[key] = do
-        state.duties_xor ^= _hash(key, do)
-
-
-def next_call(state: State, now: float) -> str:
-    """What to send now: "sync", "wake" (a sync with news, beside the one that the server holds), or "" for nothing.
-
-    Who has no second line for the news may give up the held sync (NotAnswered) and send a new one instead.
-    """
-    if not state.listed or any(not flight.held for flight in state.flights.values()):
-        return ""
-    if not state.flights:
-        return "sync"
-    return "wake" if _news(state, now) else ""
-
-
-def _news(state: State, now: float) -> bool:
-    if state.urgent or state.ranges or state.full_due or state.troubles_due:
-        return True
-    return bool(state.changed) and now - state.lazy_since_s >= LAZY_AFTER_S
-
-
-def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float = POLL_WAIT_S) -> dict[str, Any]:
-    """Make the next request and remember it as under way. With news in it, it asks for an answer at once."""
-    assert len(state.flights) < 2, "one sync is held, one brings news; there is never a third"
-    full = state.full_due
-    keys = list(state.tasks) if full else [key for key in state.changed if key in state.tasks]
-    reports = [_report(state.tasks[key]) for key in keys if state.tasks[key].phase != HOLDING]
-    if full or state.flights or reports or state.ranges or state.troubles_due:
-        wait_s = 0.0
-    if state.granted_s:
-        wait_s = min(wait_s, state.granted_s / 4)
-    state.seq += 1
-    body: dict[str, Any] = {
-        "protocol": PROTOCOL,
-        "seq": state.seq,
-        "node": state.node,
-        "pool": state.pool,
-        "boot_id": state.boot_id,
-        "agent_epoch": state.agent_epoch,
-        "agent_version": state.agent_version,
-        "leader_epoch": state.leader_epoch,
-        "full": full,
-        "reports": reports,
-        "reports_digest": f"{state.reports_xor:016x}",
-        "duties_digest": f"{state.duties_xor:016x}",
-        "logs": [dict(vars(piece)) for piece in state.ranges],
-        "wait_s": wait_s,
-    }
-    if full:
-        body["facts"] = dict(facts)
-    if state.troubles_due:
-        body["troubles"] = [{"what": what, "detail": detail} for what, detail in sorted(state.troubles.items())]
-    state.flights[state.seq] = Flight(now, full, wait_s > 0, state.changed, state.ranges, state.troubles_due)
-    state.changed, state.ranges, state.urgent, state.troubles_due = {}, [], 0, False
-    return body
-
-
-def _report(task: Task) -> dict[str, Any]:
-    report: dict[str, Any] = {"task": task.key, "phase": REPORTED[task.phase]}
-    if task.phase == CLAIMED:
-        report.update(address=task.address, port=task.port)
-    elif task.phase == REFUSED:
-        report["detail"] = task.detail
-    elif task.phase == ENDED:
-        report["outcome"] = dict(task.outcome or {})
-    elif task.started_at:
-        report["started_at"] = task.started_at
-    return report

@@ -55,9 +55,9 @@ class NodeDir:
             return True
         return False
 
-    def raise_counter(self, name: str) -> int:
+    def raise_counter(self, name: str, least: int = 1) -> int:
         """Count up a number that survives power loss: no two processes ever get the same."""
-        number = self.counter(name) + 1
+        number = max(self.counter(name) + 1, least)
         write_durably(self.file(name), b"%d\n" % number)
         return number
 
