@@ -61,11 +61,26 @@ class Cause(StrEnum):
     CRASHED = "crashed"
     KILLED = "killed"
     OUT_OF_MEMORY = "out_of_memory"
+    GPU_OUT_OF_MEMORY = "gpu_out_of_memory"
+    NOT_A_NUMBER = "not_a_number"
+    IMPORT_ERROR = "import_error"
+    DATA_MISSING = "data_missing"
+    PERMISSION_DENIED = "permission_denied"
+    DISK_FULL = "disk_full"
+    SHARED_MEMORY = "shared_memory"
+    COLLECTIVE_TIMEOUT = "collective_timeout"
+    IMAGE_REFUSED = "image_refused"
+    ENVIRONMENT_FAILED = "environment_failed"
+    INPUT_MISSING = "input_missing"
+    BUNDLE_MISSING = "bundle_missing"
     STALLED = "stalled"
+    OUTPUT_LIMIT = "output_limit"
     TIME_LIMIT = "time_limit"
+    PENDING_LIMIT = "pending_limit"
     COST_LIMIT = "cost_limit"
     CANCELLED = "cancelled"
     BAD_SPEC = "bad_spec"
+    REQUEUE_ASKED = "requeue_asked"
     PREEMPTED = "preempted"
     RECLAIMED = "reclaimed"
     NODE_LOST = "node_lost"
@@ -92,6 +107,7 @@ class Outcome:
     cause: Cause | None = None  # None means success.
     detail: str = ""  # One line for people, such as the last line of a traceback.
     log_bytes: int = 0  # How many bytes of output there are in all.
+    policies: tuple[tuple[str, str], ...] = ()  # The log policies that matched: label and action.
 
     @property
     def ok(self) -> bool:
@@ -130,6 +146,7 @@ class Attempt:
     resumed_step: int | None = None
     seen_step: int | None = None
     committed_step: int | None = None
+    committed_at: float | None = None  # When the newest step was committed.
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
@@ -161,6 +178,7 @@ class Job:
     not_before: float = 0.0  # Backing off until then.
     stop_by: float | None = None  # While stopping: when the grace of its ranks is over.
     grace_s: float | None = None  # While stopping: the grace that was asked for.
+    quick_ends: int = 0  # Attempts in a row that ended soon after their start, by their own doing, with no new step.
     avoid: tuple[NodeId, ...] = ()  # Nodes that lost an attempt of this job.
     ended_at: float | None = None
     retry_of: JobId | None = None
@@ -216,6 +234,73 @@ class Pool:
     lease_s: float = 1800.0
     idle_s: float = 600.0
     options: Mapping[str, str] = field(default_factory=dict)
+    shape: Resources | None = None  # What one node of it grants; None: as its first node says.
+    gpu_type: str = ""
+    zone: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The most that may be held at once. None: no limit; zero: nothing at all."""
+
+    gpus: int | None = None
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    jobs: int | None = None
+
+
+UNLIMITED = Quota()
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Where jobs wait: how they are ordered, what they may hold at once, and which pools they may use."""
+
+    name: str = "default"
+    priority: int = 0  # Goes before the jobs' own priority.
+    weight: float = 1.0  # Its share beside other queues of the same priority.
+    shares: tuple[tuple[str, float], ...] = ()  # Weights of projects within it; 1 where none is given.
+    quota: Quota = UNLIMITED  # All of its jobs together.
+    project_quota: Quota = UNLIMITED  # Each project, where none of its own is given.
+    user_quota: Quota = UNLIMITED  # Each user, where none of his own is given.
+    project_quotas: tuple[tuple[str, Quota], ...] = ()
+    user_quotas: tuple[tuple[str, Quota], ...] = ()
+    borrow: bool = (
+        False  # Quotas may be exceeded with what nobody else wants; what is borrowed is given back on demand.
+    )
+    pools: tuple[PoolName, ...] | None = None  # In the order in which they are tried. None: any; empty: none.
+    wall_s_default: float | None = None
+    wall_s_max: float | None = None
+    policy: str = ""  # Empty: the policy of the house.
+    preemptible: bool = True  # Whether its jobs may be ended for more important ones.
+
+
+POLICIES = {
+    "fair": "priority, then the smaller recent use (of the queue, the project, the user), then age",
+    "fifo": "priority, then age",
+    "throughput": "priority, then short and narrow jobs first, with a bonus for waiting",
+    "las": "priority, then the least service had so far; preempts for it, and needs no run times",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The house's rules for scheduling."""
+
+    name: str = "fair"
+    half_life_s: float = 7 * 86400.0  # After this long, use counts half in the fair share.
+    patience_s: float = 2 * 86400.0  # Who has waited longer goes before all others of his priority (`fair`).
+    cpus_per_gpu: float = 8.0  # What a GPU counts in the account of use, in cpus.
+    backfill_depth: int = 1000  # How many kinds of waiting jobs are tried behind the first one. 0: strict order.
+    estimates: str = "history"  # Run times from the history of like jobs; "limit": from their limits only.
+    preemption: bool = False  # Whether a more important job may end less important ones.
+    preemptions_most: int = 3  # How often one job may be preempted.
+    bonus_per_hour: float = 2.7  # What an hour of age counts in `throughput`.
+    service_steps: tuple[float, ...] = (
+        3600.0,
+        36000.0,
+    )  # `las`: GPU-seconds (or CPU-seconds) after which a job steps down.
 
 
 def task_key(job: JobId, attempt: int, index: int) -> str:
