@@ -186,13 +186,14 @@ class Cycle:
         if session.silent:
             session.silent = False
             self._reopen(session.node)
-        return Sync(body, session)
+        return Sync(body, session, current=body.get("leader_epoch") == self.epoch)
 
     def reply(self, sync: Sync, now: float, mono: float, deliver: Callable[[Reply], None]) -> None:
         """Answer a sync that was saved: at once when there is news or no patience, else when there is something."""
         session, body = sync.session, sync.body
         full = bool(body.get("full")) or body.get("duties_digest") != sessions.show(session.sent_digest)
-        resend = not body.get("full") and body.get("reports_digest") != sessions.show(session.reported_digest)
+        known = session.node in self.book.nodes and body.get("reports_digest") == sessions.show(session.reported_digest)
+        resend = not body.get("full") and not known
         said = self._say(session, now, full)
         wait_s = min(float(body.get("wait_s", 0.0)), self.settings.sync_wait_s)
         other_leader = body.get("leader_epoch") != self.epoch
@@ -248,7 +249,7 @@ class Cycle:
     def _tell_nodes(self, now: float) -> None:
         """Answer parked syncs of nodes whose duties changed."""
         touched, self.book.touched = self.book.touched, set()
-        for node in touched:
+        for node in sorted(touched):
             session = self.sessions.get(node)
             if session is None or not session.parked:
                 continue

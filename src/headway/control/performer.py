@@ -19,7 +19,7 @@ from headway.control.syncing import lose_node
 from headway.control.thread import ControlThread
 from headway.core.errors import HeadwayError
 from headway.core.grow import Order, Release, grow
-from headway.core.model import Pool
+from headway.core.model import Node, NodeId, Pool
 from headway.engines.protocol import Engine, Sight, Sightings
 
 log = structlog.get_logger()
@@ -31,12 +31,13 @@ class Saw:
 
     pool: Pool
     sightings: Sightings
+    before: Mapping[NodeId, Node]  # The nodes known before the look: proof of death concerns those, not who came since.
 
     def apply(self, desk: Desk) -> list[Order | Release]:
         seen = self.sightings.nodes
         for node, sighting in seen.items():
             # Only proof ends anything: a claim, or a node that was not seen, does not.
-            if sighting.sight is Sight.GONE and node in desk.book.nodes:
+            if sighting.sight is Sight.GONE and _same_life(self.before.get(node), desk.book.nodes.get(node)):
                 lose_node(desk, node, sighting.why or f"{node} is gone")
         if not self.sightings.complete:
             return []
@@ -44,6 +45,12 @@ class Saw:
         there = [node for node, sighting in seen.items() if sighting.sight is not Sight.GONE]
         busy = {node: len(tasks) for node, tasks in desk.book.on_node.items()}
         return grow(self.pool, up, there, busy)
+
+
+def _same_life(before: Node | None, now: Node | None) -> bool:
+    if before is None or now is None:
+        return False
+    return (before.boot_id, before.agent_epoch) == (now.boot_id, now.agent_epoch)
 
 
 class Performer:
@@ -89,8 +96,9 @@ class Performer:
 
     def _round(self, pool: Pool) -> None:
         engine = self._engines[pool.name]
+        before = dict(self._control.cycle.book.nodes)
         sightings: Sightings = self._call(engine.sightings)
-        asks = self._control.do(Saw(pool, sightings)).result(timeout=60)
+        asks = self._control.do(Saw(pool, sightings, before)).result(timeout=60)
         for ask in asks:
             if isinstance(ask, Order):
                 self._call(engine.order, engine.render(ask))

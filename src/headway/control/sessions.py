@@ -30,6 +30,7 @@ class Session:
     node: NodeId
     boot_id: str = ""
     agent_epoch: int = 0
+    seq: int = 0  # Of the newest call of this agent that was heard.
     heard_at: float = 0.0
     silent: bool = False
     sent: dict[str, tuple[str, float]] = field(default_factory=dict)  # Wire key -> (what to do, grace).

@@ -29,12 +29,20 @@ class StaleAgent(HeadwayError):
     kind = "stale-agent"
 
 
+class LateCall(HeadwayError):
+    """A later call of this agent was heard before: what this one says may no longer be so. It will be said again."""
+
+    status = 409
+    kind = "late-call"
+
+
 @dataclass(frozen=True, slots=True)
 class Sync:
     """One call of one agent."""
 
     body: Mapping[str, Any]
     session: Session
+    current: bool = True  # It was made after this leader had answered, so all that overtook it is known here.
 
     def apply(self, desk: Desk) -> None:
         body, session = self.body, self.session
@@ -48,7 +56,7 @@ class Sync:
             self._report(desk, raw)
         for trouble in body.get("troubles", ()):
             _trouble(desk, session, trouble)
-        if body.get("full"):
+        if body.get("full") and self.current:
             self._missing(desk)
 
     def _report(self, desk: Desk, raw: Mapping[str, Any]) -> None:
@@ -102,13 +110,18 @@ def _meet(desk: Desk, session: Session, body: Mapping[str, Any]) -> None:
     epoch, boot = int(body["agent_epoch"]), str(body["boot_id"])
     known = desk.book.nodes.get(session.node)
     newest = max(session.agent_epoch, known.agent_epoch if known else 0)
-    if epoch < newest and known is not None and known.boot_id == boot:
+    if epoch < newest:
         raise StaleAgent(f"agent {epoch} of {session.node} is older than {newest}")
     if known is not None and known.boot_id and known.boot_id != boot:
         lose_node(desk, session.node, f"{session.node} was started anew")
     if epoch != session.agent_epoch or boot != session.boot_id:
         session.forget_reports()
+        session.seq = 0
     session.agent_epoch, session.boot_id = epoch, boot
+    seq = int(body.get("seq", 0))
+    if 0 < seq <= session.seq and any(body.get(word) for word in ("full", "reports", "logs")):
+        raise LateCall(f"call {seq} of {session.node} comes after call {session.seq}")
+    session.seq = max(seq, session.seq)
     if body.get("full"):
         session.forget_reports()
         _save_node(desk, session, body, known)
