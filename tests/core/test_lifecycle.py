@@ -14,8 +14,12 @@ from headway.core.lifecycle import (
     Claimed,
     ClaimOverdue,
     NodeLost,
+    PendingOver,
     Placed,
+    PrepareFailed,
+    Progressed,
     Refused,
+    ResumeSpoiled,
     RetryAsked,
     Seat,
     Signal,
@@ -58,6 +62,9 @@ SIGNALS: dict[str, Callable[[int], Signal]] = {
     "claimed": lambda attempt: Claimed(attempt, 0, "host", 4000),
     "refused": lambda attempt: Refused(attempt, 0, "no directory"),
     "overdue": ClaimOverdue,
+    "not prepared": lambda attempt: PrepareFailed(attempt, 0, Cause.INPUT_MISSING, "no data"),
+    "spoiled": lambda attempt: ResumeSpoiled(attempt, 7, "bad hash"),
+    "progressed": lambda attempt: Progressed(attempt, 9),
     "ended well": lambda attempt: TaskEnded(attempt, 0, FINE),
     "ended badly": lambda attempt: TaskEnded(attempt, 0, BROKEN),
     "missing": lambda attempt: TaskMissing(attempt, 0),
@@ -67,6 +74,7 @@ SIGNALS: dict[str, Callable[[int], Signal]] = {
     "stop": lambda attempt: StopDecided(attempt, Cause.TIME_LIMIT, "limit"),
     "retry": lambda attempt: RetryAsked(),
     "never": lambda attempt: CanNeverRun("no pool has 99 gpus"),
+    "waited": lambda attempt: PendingOver("limit 1 h"),
 }
 # What each signal makes of each state. A dot: it is not heard, and the very same job comes back.
 BECOMES = """
@@ -75,6 +83,9 @@ placed           starting   starting     .          .          .          .     
 claimed          .          .            running    .          .          .           .          .       .
 refused          .          .            queued     .          .          .           .          .       .
 overdue          .          .            queued     .          .          .           .          .       .
+not prepared     .          .            failed     .          .          .           .          .       .
+spoiled          .          .            starting   .          .          .           .          .       .
+progressed       .          .            .          running    stopping   stopping    .          .       .
 ended well       .          .            .          succeeded  failed     cancelled   .          .       .
 ended badly      .          .            .          failed     failed     cancelled   .          .       .
 missing          .          .            .          queued     failed     cancelled   .          .       .
@@ -84,6 +95,7 @@ cancel           cancelled  cancelled    cancelled  stopping   stopping   .     
 stop             .          .            .          stopping   .          .           .          .       .
 retry            .          queued       .          .          .          .           .          .       .
 never            failed     failed       .          .          .          .           .          .       .
+waited           failed     failed       .          .          .          .           .          .       .
 """
 
 

@@ -105,7 +105,7 @@ def test_everything_that_can_be_said_is_read() -> None:
     assert (spec.resources, spec.env) == (Resources(0.5, 2**31, 8), (("A", "1"), ("B", "x")))
     assert (spec.wall_s_max, spec.grace_s, spec.log_bytes_max) == (21600.0, 60.0, 10**9)
     assert read_spec(show_spec(spec)) == spec
-    assert set(show_spec(spec)) == set(KEYS)
+    assert set(show_spec(spec)) <= set(KEYS)
 
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")

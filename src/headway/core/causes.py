@@ -57,13 +57,57 @@ TABLE: dict[Cause, Row] = {
     Cause.OUT_OF_MEMORY: Row(
         Whose.USER, Again.IN_BUDGET, "ran out of memory", "ask for more memory, or make the batch smaller"
     ),
+    Cause.GPU_OUT_OF_MEMORY: Row(
+        Whose.USER, Again.NEVER, "ran out of GPU memory", "make the batch smaller, or ask for a larger GPU"
+    ),
+    Cause.NOT_A_NUMBER: Row(
+        Whose.USER, Again.NEVER, "computed something that is not a number", "lower the learning rate, or clip gradients"
+    ),
+    Cause.IMPORT_ERROR: Row(
+        Whose.USER, Again.NEVER, "could not import a module", "add the package to what the environment is made from"
+    ),
+    Cause.DATA_MISSING: Row(
+        Whose.USER, Again.NEVER, "did not find its data", "name it under inputs or volumes, or mend the path"
+    ),
+    Cause.PERMISSION_DENIED: Row(
+        Whose.USER, Again.NEVER, "was denied access", "see whose file it is; ranks run as the agent's user"
+    ),
+    Cause.DISK_FULL: Row(
+        Whose.USER, Again.IN_BUDGET, "found the disk full", "write less, or free space on the node that is named"
+    ),
+    Cause.SHARED_MEMORY: Row(
+        Whose.USER, Again.NEVER, "ran out of shared memory", "use fewer data loaders, or give /dev/shm more room"
+    ),
+    Cause.COLLECTIVE_TIMEOUT: Row(
+        Whose.USER,
+        Again.IN_BUDGET,
+        "waited too long for another rank",
+        "look for the rank that fell behind; the network between the nodes may be at fault",
+    ),
+    Cause.IMAGE_REFUSED: Row(
+        Whose.USER, Again.NEVER, "could not get its image", "check the image's name and the registry's access"
+    ),
+    Cause.ENVIRONMENT_FAILED: Row(
+        Whose.USER, Again.NEVER, "could not build its environment", "the detail has the error of the build itself"
+    ),
+    Cause.INPUT_MISSING: Row(
+        Whose.USER, Again.NEVER, "could not get one of its inputs", "check its address, its access and its hash"
+    ),
+    Cause.BUNDLE_MISSING: Row(
+        Whose.USER, Again.NEVER, "could not get its code", "submit it again, so that the bundle is uploaded again"
+    ),
     Cause.STALLED: Row(
         Whose.USER, Again.IN_BUDGET, "made no progress for too long", "see the stack dump in its events"
     ),
+    Cause.OUTPUT_LIMIT: Row(Whose.USER, Again.NEVER, "wrote more output than its limit", "raise limits.output"),
     Cause.TIME_LIMIT: Row(Whose.USER, Again.NEVER, "reached its time limit", "raise --max-duration"),
+    Cause.PENDING_LIMIT: Row(
+        Whose.USER, Again.NEVER, "waited longer than its limit", "raise limits.pending, or ask for less"
+    ),
     Cause.COST_LIMIT: Row(Whose.USER, Again.NEVER, "reached its cost limit", "raise the limit"),
     Cause.CANCELLED: Row(Whose.USER, Again.NEVER, "was stopped on request"),
     Cause.BAD_SPEC: Row(Whose.USER, Again.NEVER, "asked for something that cannot be", "correct the job's description"),
+    Cause.REQUEUE_ASKED: Row(Whose.CAPACITY, Again.AT_ONCE, "asked to be queued again (exit code 99)"),
     Cause.PREEMPTED: Row(Whose.CAPACITY, Again.AT_ONCE, "made room for another job"),
     Cause.RECLAIMED: Row(Whose.CAPACITY, Again.AT_ONCE, "lost its machine to the cloud's reclaim"),
     Cause.NODE_LOST: Row(Whose.PLATFORM, Again.AT_ONCE, "lost its node"),

@@ -31,6 +31,7 @@ class Placed:
     """The scheduler took places for every task. Raises the attempt's number."""
 
     seats: tuple[Seat, ...]
+    resumed_step: int | None = None  # The checkpoint from which it goes on.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,34 @@ class ClaimOverdue:
     """Some agent did not claim within the limit: everything is given back and nobody is charged."""
 
     attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareFailed:
+    """An agent could not make ready what the task needs (environment, inputs, bundle), and another could not either."""
+
+    attempt: int
+    task: int
+    cause: Cause
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeSpoiled:
+    """The checkpoint that was to be restored is damaged; `step` is the one before it, if there is one."""
+
+    attempt: int
+    step: int | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """Steps that ranks were seen to make, or that are safe now because a checkpoint of them was committed."""
+
+    attempt: int
+    seen_step: int | None = None
+    committed_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +144,21 @@ class CanNeverRun:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class PendingOver:
+    """It has waited longer than its description allows."""
+
+    detail: str = ""
+
+
 Signal = (
     Placed
     | Claimed
     | Refused
     | ClaimOverdue
+    | PrepareFailed
+    | ResumeSpoiled
+    | Progressed
     | TaskEnded
     | TaskMissing
     | NodeLost
@@ -127,6 +166,7 @@ Signal = (
     | StopDecided
     | RetryAsked
     | CanNeverRun
+    | PendingOver
 )
 
 
@@ -147,7 +187,7 @@ def step(job: Job, signal: Signal, now: float) -> Job:
 def _placed(job: Job, signal: Placed, now: float) -> Job:
     # A larger number fences the old attempt: whatever it still sends is refused from here on.
     tasks = tuple(Task(index, seat.node, seat.gpus) for index, seat in enumerate(signal.seats))
-    attempt = Attempt(number=job.number + 1, tasks=tasks, placed_at=now)
+    attempt = Attempt(number=job.number + 1, tasks=tasks, placed_at=now, resumed_step=signal.resumed_step)
     return replace(
         job, state=State.STARTING, attempt=attempt, cause=None, detail="", not_before=0.0, stop_by=None, grace_s=None
     )
@@ -163,6 +203,10 @@ def _retry_now(job: Job, signal: RetryAsked, now: float) -> Job:
 
 def _can_never_run(job: Job, signal: CanNeverRun, now: float) -> Job:
     return _end(job, State.FAILED, Cause.BAD_SPEC, signal.detail, now)
+
+
+def _pending_over(job: Job, signal: PendingOver, now: float) -> Job:
+    return _end(job, State.FAILED, Cause.PENDING_LIMIT, signal.detail, now)
 
 
 # --- starting: no user code runs before `go`, so everything can be given back at once ---------------------------------
@@ -191,6 +235,23 @@ def _refused(job: Job, signal: Refused, now: float) -> Job:
 def _claim_overdue(job: Job, signal: ClaimOverdue, now: float) -> Job:
     late = tuple(task.node for task in _current(job).tasks if task.phase is Phase.PLACED)
     return _never_started(job, f"not claimed in time by {', '.join(late)}", late, now)
+
+
+def _prepare_failed(job: Job, signal: PrepareFailed, now: float) -> Job:
+    if _task_in(job, signal.task, Phase.PLACED) is None:
+        return job
+    released = _release_all(job, signal.cause, signal.detail, now)
+    return _settle(replace(released, cause=signal.cause, detail=signal.detail), now, ())
+
+
+def _resume_spoiled(job: Job, signal: ResumeSpoiled, now: float) -> Job:
+    attempt = _current(job)
+    if len(attempt.tasks) > 1:
+        # The others may have restored the damaged step already. A new attempt gives all of them the same one again.
+        return _never_started(job, signal.detail, (), now)
+    if attempt.resumed_step == signal.step:
+        return job
+    return replace(job, attempt=replace(attempt, resumed_step=signal.step))
 
 
 def _lost_while_starting(job: Job, signal: NodeLost, now: float) -> Job:
@@ -230,8 +291,30 @@ def _task_ended(job: Job, signal: TaskEnded, now: float) -> Job:
     if job.state is State.RUNNING and outcome.cause is not None:
         attempt = replace(attempt, exit_code=outcome.exit_code)
         job = replace(job, attempt=attempt)
-        return _begin_stop(job, outcome.cause, outcome.detail, now)
+        return _begin_stop(job, _cause_of(outcome), _with_labels(outcome), now)
     return _over(replace(job, attempt=attempt), now)
+
+
+def _cause_of(outcome: Outcome) -> Cause:
+    assert outcome.cause is not None
+    asked = outcome.cause is Cause.USER_CODE and outcome.exit_code == retry.REQUEUE_EXIT_CODE
+    return Cause.REQUEUE_ASKED if asked else outcome.cause
+
+
+def _with_labels(outcome: Outcome) -> str:
+    """The detail, with what the user's log policies call it."""
+    labels = ", ".join(dict.fromkeys(label for label, _ in outcome.policies))
+    return f"{outcome.detail} ({labels})" if labels and outcome.detail else outcome.detail or labels
+
+
+def _progressed(job: Job, signal: Progressed, now: float) -> Job:
+    attempt = _current(job)
+    steps = [step for step in (attempt.seen_step, signal.seen_step, signal.committed_step) if step is not None]
+    seen, committed = max(steps, default=None), attempt.committed_step
+    if signal.committed_step is not None:
+        newest = signal.committed_step if committed is None else max(committed, signal.committed_step)
+        return replace(job, attempt=replace(attempt, seen_step=seen, committed_step=newest, committed_at=now))
+    return job if seen == attempt.seen_step else replace(job, attempt=replace(attempt, seen_step=seen))
 
 
 def _task_missing(job: Job, signal: TaskMissing, now: float) -> Job:
@@ -308,16 +391,33 @@ def _settle(job: Job, now: float, avoid: Iterable[NodeId]) -> Job:
         return _end(job, State.CANCELLED, Cause.CANCELLED, job.detail, now)
     verdict = retry.decide(job, job.cause, now)
     if not verdict.again:
-        return _end(job, State.FAILED, job.cause, job.detail, now)
+        return _end(job, State.FAILED, job.cause, _given_up(job, verdict), now)
     return replace(
         job,
         state=State.QUEUED,
         retries=verdict.retries,
+        quick_ends=verdict.quick_ends,
         not_before=verdict.not_before,
-        avoid=_avoiding(job, avoid),
+        avoid=_avoiding(job, (*_excluded(job), *avoid)),
         stop_by=None,
         grace_s=None,
     )
+
+
+def _given_up(job: Job, verdict: retry.Verdict) -> str:
+    """The detail, with the reason for not trying again where it is news to the user."""
+    if not verdict.worth_saying:
+        return job.detail
+    return f"{job.detail}; not tried again: {verdict.reason}" if job.detail else f"not tried again: {verdict.reason}"
+
+
+def _excluded(job: Job) -> list[NodeId]:
+    """Nodes that a log policy of the user excludes."""
+    return [
+        task.node
+        for task in _current(job).tasks
+        if task.outcome and any(action == "exclude_node" for _, action in task.outcome.policies)
+    ]
 
 
 def _end(job: Job, state: State, cause: Cause, detail: str, now: float) -> Job:
@@ -360,11 +460,15 @@ _BY_NAME: dict[str, tuple[type, Callable[[Job, Any, float], Job]]] = {
     "Claimed": (Claimed, _claimed),
     "Refused": (Refused, _refused),
     "ClaimOverdue": (ClaimOverdue, _claim_overdue),
+    "PrepareFailed": (PrepareFailed, _prepare_failed),
+    "ResumeSpoiled": (ResumeSpoiled, _resume_spoiled),
+    "Progressed": (Progressed, _progressed),
     "TaskEnded": (TaskEnded, _task_ended),
     "TaskMissing": (TaskMissing, _task_missing),
     "StopDecided": (StopDecided, _stop_decided),
     "RetryAsked": (RetryAsked, _retry_now),
     "CanNeverRun": (CanNeverRun, _can_never_run),
+    "PendingOver": (PendingOver, _pending_over),
 }
 _BY_STATE: dict[tuple[State, str], tuple[type, Callable[[Job, Any, float], Job]]] = {
     (State.QUEUED, "CancelAsked"): (CancelAsked, _cancel_queued),

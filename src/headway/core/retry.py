@@ -1,6 +1,7 @@
 """Whether an ended attempt is followed by another, when, and which budget pays for it.
 
-A pure reading of the cause table; lifecycle.py asks it when an attempt settles.
+A pure reading of the cause table and of what the job's description says about retries; lifecycle.py asks it when an
+attempt settles.
 """
 
 from __future__ import annotations
@@ -9,8 +10,13 @@ from dataclasses import dataclass, replace
 
 from headway.core.causes import TABLE, Again, Whose
 from headway.core.model import Cause, Job, Retries
+from headway.core.progress_spec import Again as Wish
+from headway.core.units import show_duration
 
-PLATFORM_RETRIES_MAX = 20
+PLATFORM_RETRIES_MAX = Wish.__dataclass_fields__["platform_max"].default
+REQUEUE_EXIT_CODE = 99
+QUICK_S = 120.0  # An attempt that ends by its own doing sooner than this has ended quickly.
+QUICK_RETRIES_MAX = 3  # How often in a row a quick end without a new step is tried again.
 BACKOFF_FIRST_S = 2.0
 BACKOFF_MOST_S = 300.0
 PLATFORM_PAUSE_S = 5.0
@@ -24,34 +30,86 @@ class Verdict:
     again: bool
     not_before: float = 0.0
     retries: Retries = Retries()
+    quick_ends: int = 0
     reason: str = ""
+    worth_saying: bool = False  # Whether the reason is more than that a retry was not asked for, or cannot help.
 
 
 def decide(job: Job, cause: Cause, now: float) -> Verdict:
     """Say what follows an attempt of this job that ended for this cause."""
     row = TABLE[cause]
+    quick_ends = _quick_ends(job, cause, now)
+    verdict = _verdict(job, cause, now)
     if row.again is Again.NEVER:
-        return Verdict(False, retries=job.retries, reason="trying again cannot help")
-    if row.whose is Whose.USER:
+        verdict = Verdict(False, reason="trying again cannot help")
+    elif said := _policy_against(job):
+        verdict = Verdict(False, reason=said, worth_saying=True)
+    elif verdict.again and quick_ends > QUICK_RETRIES_MAX:
+        verdict = Verdict(False, reason=_crash_loop(quick_ends), worth_saying=True)
+    if not verdict.again:
+        return replace(verdict, retries=job.retries, quick_ends=job.quick_ends)
+    return replace(verdict, quick_ends=quick_ends)
+
+
+def _verdict(job: Job, cause: Cause, now: float) -> Verdict:
+    whose = TABLE[cause].whose
+    if whose is Whose.USER:
         return _charge_user(job, now)
-    if row.whose is Whose.CAPACITY:
-        return Verdict(True, now, replace(job.retries, capacity=job.retries.capacity + 1))
-    return _charge_platform(job, now)
+    return _charge_capacity(job, now) if whose is Whose.CAPACITY else _charge_platform(job, now)
 
 
 def _charge_user(job: Job, now: float) -> Verdict:
     used = job.retries.user
+    wanted = job.spec.progress.again.on_exit_codes
+    code = job.attempt.exit_code if job.attempt else None
+    if wanted is not None and code not in wanted:
+        shown = f"exit code {code}" if code is not None else "an end without an exit code"
+        return Verdict(
+            False, reason=f"{shown} is not among retry.on_exit_codes", worth_saying=used < job.spec.retries_max
+        )
     if used >= job.spec.retries_max:
         said = f"all {used} retries are used" if used else "no retries were asked for"
-        return Verdict(False, retries=job.retries, reason=said)
+        return Verdict(False, reason=said)
     pause_s = min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2**used)
     return Verdict(True, now + pause_s, replace(job.retries, user=used + 1))
 
 
+def _charge_capacity(job: Job, now: float) -> Verdict:
+    used, most = job.retries.capacity, job.spec.progress.again.capacity_max
+    if used >= most:
+        return Verdict(False, reason=f"it had to make room {used} times (retry.capacity_max)", worth_saying=True)
+    return Verdict(True, now, replace(job.retries, capacity=used + 1))
+
+
 def _charge_platform(job: Job, now: float) -> Verdict:
-    lost = job.retries.platform + 1
-    if lost > PLATFORM_RETRIES_MAX:
-        return Verdict(False, retries=job.retries, reason=f"the platform lost it {PLATFORM_RETRIES_MAX} times")
+    lost, most = job.retries.platform + 1, job.spec.progress.again.platform_max
+    if lost > most:
+        said = f"the platform lost it {most} times (retry.platform_max)"
+        return Verdict(False, reason=said, worth_saying=True)
     # The first losses cost nothing and no time. A job that is lost over and over must not spin, hence the pause.
     pause_s = 0.0 if lost <= PLATFORM_FREE else min(BACKOFF_MOST_S, PLATFORM_PAUSE_S * 2 ** (lost - PLATFORM_FREE - 1))
     return Verdict(True, now + pause_s, replace(job.retries, platform=lost))
+
+
+def _policy_against(job: Job) -> str:
+    """The label of a log policy that says to stop retrying, as a reason; empty when there is none."""
+    for task in job.attempt.tasks if job.attempt else ():
+        for label, action in task.outcome.policies if task.outcome else ():
+            if action == "stop_retrying":
+                return f'the log policy "{label}" says not to try again'
+    return ""
+
+
+def _quick_ends(job: Job, cause: Cause, now: float) -> int:
+    """How many attempts in a row have ended soon, by their own doing, without a newly committed step."""
+    attempt = job.attempt
+    if TABLE[cause].whose is not Whose.USER and cause is not Cause.REQUEUE_ASKED:
+        return job.quick_ends  # What the platform does to a job says nothing about its code.
+    if attempt is None or attempt.started_at is None or attempt.committed_step is not None:
+        return 0
+    return job.quick_ends + 1 if now - attempt.started_at < QUICK_S else 0
+
+
+def _crash_loop(ends: int) -> str:
+    within = show_duration(QUICK_S)
+    return f"{ends} attempts in a row ended within {within} and without a new checkpoint: it would go on like that"

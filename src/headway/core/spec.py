@@ -6,18 +6,26 @@ anything is uploaded or saved. Defaults stand here and nowhere else.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from headway.core.errors import BadInput
+from headway.core.fields import WORD_BYTES_MAX as WORD_BYTES_MAX
+from headway.core.fields import check_keys as check_keys
+from headway.core.fields import kind_of as _kind
+from headway.core.fields import one_of as _one_of
+from headway.core.fields import text_bytes as _bytes
+from headway.core.fields import whole as _int
 from headway.core.model import Resources
+from headway.core.progress_spec import KEYS as PROGRESS_KEYS
+from headway.core.progress_spec import PLAIN, Progress, grace_of, read_progress, retries_of, show_progress
 from headway.core.units import duration_s, size_bytes
+from headway.core.wishes import KEYS as WISH_KEYS
+from headway.core.wishes import NO_WISHES, Wishes, read_wishes, show_wishes
 
 ARGUMENTS_BYTES_MAX = 1 << 20
-WORD_BYTES_MAX = 131_071  # Linux starts no program with a longer word, in its arguments or its environment.
 ENV_BYTES_MAX = 1 << 20
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -47,6 +55,8 @@ class JobSpec:
     streams: str = "merged"  # or "split": stdout and stderr in two files.
     log_bytes_max: int = 256 * 2**20
     tags: tuple[tuple[str, str], ...] = ()
+    progress: Progress = PLAIN
+    wishes: Wishes = NO_WISHES
 
 
 KEYS: dict[str, str] = {
@@ -67,6 +77,8 @@ KEYS: dict[str, str] = {
     "streams": "merged: one log in true order; split: stdout and stderr apart",
     "log_max": "the size above which the middle of the log is dropped",
     "tags": "labels for finding it again",
+    **PROGRESS_KEYS,
+    **WISH_KEYS,
 }
 RESOURCE_KEYS = {"cpus": "processors, may be a fraction", "memory": "such as 16G", "gpus": "how many GPUs"}
 
@@ -87,12 +99,14 @@ def read_spec(raw: Mapping[str, Any]) -> JobSpec:
         resources=_resources(raw.get("resources")),
         env=_pairs(raw.get("env"), "env", ENV_NAME),
         workdir=_workdir(raw.get("workdir", "")),
-        retries_max=_int(raw.get("retries", 0), "retries", 0, 1000),
+        retries_max=retries_of(raw),
         wall_s_max=_positive_s(raw.get("max_duration"), "max_duration"),
-        grace_s=duration_s(raw.get("grace", 30.0), "grace"),
+        grace_s=grace_of(raw),
         streams=_one_of(raw.get("streams", "merged"), "streams", ("merged", "split")),
         log_bytes_max=_log_max(raw.get("log_max", 256 * 2**20)),
         tags=_pairs(raw.get("tags"), "tags", NAME),
+        progress=read_progress(raw),
+        wishes=read_wishes(raw),
     )
 
 
@@ -120,18 +134,9 @@ def show_spec(spec: JobSpec) -> dict[str, Any]:
         "streams": spec.streams,
         "log_max": spec.log_bytes_max,
         "tags": dict(spec.tags),
+        **show_progress(spec.progress, spec.retries_max, spec.grace_s),
+        **show_wishes(spec.wishes),
     }
-
-
-def check_keys(raw: object, known: Mapping[str, str], what: str) -> None:
-    """Refuse a key that nobody reads, and name the nearest one that is read."""
-    if not isinstance(raw, Mapping):
-        raise BadInput(f"{what}: expected keys and values, found {_kind(raw)}")
-    for key in raw:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), list(known), n=1, cutoff=0.5)
-            hint = f'did you mean "{near[0]}"?' if near else "known keys: " + ", ".join(known)
-            raise BadInput(f'{what}: unknown key "{str(key)[:80]}"', hint)
 
 
 def name_for(command: tuple[str, ...]) -> str:
@@ -139,10 +144,6 @@ def name_for(command: tuple[str, ...]) -> str:
     words = [word for word in command if word.endswith((".py", ".sh", ".ipynb"))] or [command[0]]
     stem = words[0].rsplit("/", 1)[-1].split(".", 1)[0]
     return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:40] or "job"
-
-
-def _kind(value: object) -> str:
-    return {dict: "a mapping", list: "a list", str: "a text", type(None): "nothing"}.get(type(value), str(value)[:40])
 
 
 def _command(value: object) -> tuple[str, ...]:
@@ -172,28 +173,12 @@ def _command(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _bytes(text: str, what: str) -> int:
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        shown = text.encode("utf-8", "backslashreplace").decode()[:80]
-        raise BadInput(f'{what}: "{shown}" is not valid text (UTF-8)') from None
-
-
 def _name(value: object, what: str) -> str:
     if not isinstance(value, str) or not NAME.match(value):
         raise BadInput(
             f'{what}: "{str(value)[:80]}" is not a name',
             "use 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit",
         )
-    return value
-
-
-def _int(value: object, what: str, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise BadInput(f'{what}: "{str(value)[:80]}" is not a whole number')
-    if not least <= value <= most:
-        raise BadInput(f"{what}: {value} is outside {least} to {most}")
     return value
 
 
@@ -264,9 +249,3 @@ def _positive_s(value: Any, what: str) -> float | None:
     if seconds <= 0:
         raise BadInput(f'{what}: "{value}" is not longer than nothing', "leave it out for no limit")
     return seconds
-
-
-def _one_of(value: object, what: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise BadInput(f'{what}: "{str(value)[:80]}" is not one of {", ".join(allowed)}')
-    return str(value)

@@ -39,10 +39,10 @@ TASK_FOLLOWS: dict[Phase, frozenset[Phase]] = {
 
 # Written out by name so that the reference page can show it; lifecycle.py checks that each has its function.
 HEARS: dict[State, tuple[str, ...]] = {
-    State.QUEUED: ("Placed", "CancelAsked", "RetryAsked", "CanNeverRun"),
-    State.STARTING: ("Claimed", "Refused", "ClaimOverdue", "NodeLost", "CancelAsked"),
-    State.RUNNING: ("TaskEnded", "TaskMissing", "NodeLost", "CancelAsked", "StopDecided"),
-    State.STOPPING: ("TaskEnded", "TaskMissing", "NodeLost", "CancelAsked"),
+    State.QUEUED: ("Placed", "CancelAsked", "RetryAsked", "CanNeverRun", "PendingOver"),
+    State.STARTING: ("Claimed", "Refused", "ClaimOverdue", "PrepareFailed", "ResumeSpoiled", "NodeLost", "CancelAsked"),
+    State.RUNNING: ("TaskEnded", "TaskMissing", "NodeLost", "CancelAsked", "StopDecided", "Progressed"),
+    State.STOPPING: ("TaskEnded", "TaskMissing", "NodeLost", "CancelAsked", "Progressed"),
     State.SUCCEEDED: (),
     State.FAILED: (),
     State.CANCELLED: (),

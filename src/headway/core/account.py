@@ -1,0 +1,65 @@
+"""What was lost: steps, seconds and money, per attempt and per cause.
+
+Steps lost are those seen and not committed; seconds lost run from the newest commit (or the start) to the end of an
+attempt that did not succeed. Pure; prices come from whoever knows the pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from headway.core.model import Attempt
+
+Price = Callable[[Attempt], float | None]
+"""What a second of an attempt costs, all its nodes together; None when nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What an attempt, or several of them, lost."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    money: float | None = None
+
+    def plus(self, other: Loss) -> Loss:
+        money = None if self.money is None and other.money is None else (self.money or 0.0) + (other.money or 0.0)
+        return Loss(self.steps + other.steps, self.seconds + other.seconds, money)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    attempts: tuple[tuple[int, Loss], ...]
+    by_cause: tuple[tuple[str, Loss], ...]
+    total: Loss
+
+
+def no_price(attempt: Attempt) -> float | None:
+    return None
+
+
+def loss_of(attempt: Attempt, price: Price = no_price) -> Loss:
+    """What this attempt lost; nothing while it goes on, when it succeeded, or before a line of it ran."""
+    if attempt.ended_at is None or attempt.cause is None or attempt.started_at is None:
+        return Loss()
+    kept = attempt.committed_step if attempt.committed_step is not None else attempt.resumed_step
+    steps = max(0, attempt.seen_step - (kept or 0)) if attempt.seen_step is not None else 0
+    since = attempt.committed_at if attempt.committed_at is not None else attempt.started_at
+    seconds = max(0.0, attempt.ended_at - since)
+    per_s = price(attempt)
+    return Loss(steps, seconds, None if per_s is None else per_s * seconds)
+
+
+def account(attempts: Iterable[Attempt], price: Price = no_price) -> Account:
+    """The account of a whole job."""
+    each: list[tuple[int, Loss]] = []
+    causes: dict[str, Loss] = {}
+    total = Loss()
+    for attempt in attempts:
+        loss = loss_of(attempt, price)
+        each.append((attempt.number, loss))
+        total = total.plus(loss)
+        if attempt.cause is not None and attempt.ended_at is not None:
+            causes[attempt.cause.value] = causes.get(attempt.cause.value, Loss()).plus(loss)
+    return Account(tuple(each), tuple(causes.items()), total)
