@@ -222,6 +222,7 @@ class Agent:
             told["started_at"],
             shipping.output_sizes(directory) if over else {},
             self._tail(told["task"], exits) if over else "",
+            told["grace_s"],
         )
 
     def _news(self, news: Mapping[str, Any]) -> None:

@@ -7,8 +7,12 @@ requests are made in telling.py, how an end is named stands in outcomes.py.
 
 from __future__ import annotations
 
+from headway_agent import progress
 from headway_agent.happenings import (
     Answered,
+    ArtifactStored,
+    CheckpointBad,
+    CheckpointStored,
     EndAgent,
     Forget,
     Go,
@@ -19,14 +23,20 @@ from headway_agent.happenings import (
     Kept,
     Lease,
     NotAnswered,
+    NoticeHeard,
     OutputShrank,
+    Preparing,
     Range,
     RankExited,
+    Salvage,
+    Salvaged,
     Shipped,
     Spawned,
+    Stepped,
     Stop,
     Superseded,
     TaskOver,
+    Ticked,
     Troubled,
     Upgrade,
 )
@@ -36,12 +46,13 @@ from headway_agent.nodestate import (
     GOING,
     HOLDING,
     OVER,
+    PREPARING,
     REFUSED,
     Flight,
     State,
     Task,
 )
-from headway_agent.outcomes import Exit, lost, name_outcome, never_began
+from headway_agent.outcomes import Exit, how_ended, lost, name_outcome, never_began, reclaimed
 from headway_agent.telling import (
     LAZY_AFTER_S,
     POLL_WAIT_S,
@@ -64,8 +75,14 @@ __all__ = [
     "decide", "next_call", "sync_body", "digest_of", "LAZY_AFTER_S", "POLL_WAIT_S", "State", "Task", "Act", "Fact",
     "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
     "Exit", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
-    "Hold", "Go", "Stop", "Forget", "Lease", "Upgrade", "EndAgent",
+    "Preparing", "CheckpointBad", "CheckpointStored", "ArtifactStored", "Salvaged", "Stepped", "NoticeHeard", "Ticked",
+    "Hold", "Go", "Stop", "Salvage", "Forget", "Lease", "Upgrade", "EndAgent",
+    "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
 ]  # fmt: skip
+
+NOT_BEGUN = (HOLDING, PREPARING, CLAIMED)
+NOTICE_RESERVE_S = 5.0  # Of the time that is left to a machine, kept for what follows the end of its ranks.
+NOTICE_STALE_S = 60.0  # A machine that is still there so long after it should have gone, stays.
 
 
 def decide(state: State, fact: Fact, now: float) -> list[Act]:
@@ -86,7 +103,7 @@ def _keeper_listed(state: State, fact: KeeperListed, now: float, acts: list[Act]
         if kept.task not in state.tasks:
             # An agent that has just started: only the server knows how much output it has.
             state.tasks[kept.task] = Task(kept.task, HOLDING, resumable=False)
-        _take_over(state, state.tasks[kept.task], kept, now)
+        _take_over(state, state.tasks[kept.task], kept, now, acts)
     if state.deadline_s > now:
         acts.append(Lease(state.deadline_s, state.granted_s))
     state.listed = True
@@ -99,7 +116,7 @@ def _unknown_to_the_keeper(state: State, task: Task, now: float, acts: list[Act]
         _over(state, task, lost(task.exits), {}, now)
 
 
-def _take_over(state: State, task: Task, kept: Kept, now: float) -> None:
+def _take_over(state: State, task: Task, kept: Kept, now: float, acts: list[Act]) -> None:
     if kept.address or kept.port:
         task.address, task.port = kept.address, kept.port
     task.started_at = kept.started_at or task.started_at
@@ -110,21 +127,25 @@ def _take_over(state: State, task: Task, kept: Kept, now: float) -> None:
     if kept.phase == "held":
         if task.phase == HOLDING:
             enter(state, task, CLAIMED, now)
-    elif kept.lost:
-        _over(state, task, lost(task.exits), kept.sizes, now)
-    elif kept.phase == "over":
-        _over(state, task, name_outcome(task.exits, kept.tail), kept.sizes, now)
-    elif task.phase != GOING:
-        enter(state, task, GOING, now)
+    elif kept.phase == "over" or kept.lost:
+        outcome = lost(task.exits) if kept.lost else name_outcome(task.exits, kept.tail)
+        if kept.leftovers:
+            _salvage(state, task, how_ended(task.exits, kept.lost, task.notice is not None), now, acts)
+        _over(state, task, outcome, kept.sizes, now)
+    else:
+        task.duty = task.duty or {"grace_s": kept.grace_s}
+        if task.phase != GOING:
+            enter(state, task, GOING, now)
+        _stop_after_failure(task, acts)
 
 
 def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
-    if task is None or task.phase not in (HOLDING, CLAIMED):
+    if task is None or task.phase not in NOT_BEGUN:
         return
     moved = (task.address, task.port) != (fact.address, fact.port)
     task.address, task.port = fact.address, fact.port
-    if task.phase == HOLDING or moved:
+    if task.phase != CLAIMED or moved:
         enter(state, task, CLAIMED, now)
     if fact.task in state.go_waits:
         _go(state, fact.task, state.go_waits[fact.task], now, acts)
@@ -132,10 +153,25 @@ def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
 
 def _hold_failed(state: State, fact: HoldFailed, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
-    if task is not None and task.phase == HOLDING:
+    if task is not None and task.phase in (HOLDING, PREPARING):
         state.go_waits.pop(fact.task, None)
         task.detail = fact.detail
         enter(state, task, REFUSED, now)
+
+
+def _preparing(state: State, fact: Preparing, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(fact.task)
+    if task is not None and task.phase in (HOLDING, PREPARING):
+        task.detail = fact.detail
+        enter(state, task, PREPARING, now)
+
+
+def _checkpoint_bad(state: State, fact: CheckpointBad, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(fact.task)
+    if task is not None and task.phase in (HOLDING, PREPARING):
+        progress.checkpoint_bad(state, fact)
+        task.detail = f"waits for another checkpoint: {fact.detail}"
+        enter(state, task, PREPARING, now)
 
 
 def _spawned(state: State, fact: Spawned, now: float, acts: list[Act]) -> None:
@@ -150,8 +186,12 @@ def _rank_exited(state: State, fact: RankExited, now: float, acts: list[Act]) ->
     if task is None or task.phase != GOING:
         return
     task.exits.append(fact.exit)
-    if not fact.exit.ok and task.stop_grace_s is None:
-        # The ranks of a task stand and fall together; the first to fail names the cause.
+    _stop_after_failure(task, acts)
+
+
+def _stop_after_failure(task: Task, acts: list[Act]) -> None:
+    """The ranks of a task stand and fall together; the first to fail names the cause."""
+    if task.stop_grace_s is None and any(not each.ok for each in task.exits):
         task.stop_grace_s = float(task.duty.get("grace_s", 30.0))
         acts.append(Stop(task.key, task.stop_grace_s))
 
@@ -159,18 +199,26 @@ def _rank_exited(state: State, fact: RankExited, now: float, acts: list[Act]) ->
 def _task_over(state: State, fact: TaskOver, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase == GOING:
-        _over(state, task, name_outcome(task.exits, fact.tail), fact.sizes, now)
+        outcome = name_outcome(task.exits, fact.tail)
+        if fact.leftovers:
+            _salvage(state, task, how_ended(task.exits, False, task.notice is not None), now, acts)
+        _over(state, task, reclaimed(outcome) if task.reclaimed else outcome, fact.sizes, now)
 
 
 def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[str, int], now: float) -> None:
-    """Nothing of it is alive. Its end is told once all of its output is in storage."""
+    """Nothing of it is alive. Its end is told once its output and all that it leaves are in storage."""
     task.sizes = {stream: size for stream, size in sizes.items() if size}
     task.outcome = dict(outcome, log_bytes=sum(task.sizes.values()))
-    if task.resumable and _all_shipped(task):
+    if task.resumable and _all_shipped(task) and progress.settled(state, task.key, now):
         enter(state, task, ENDED, now)
     else:
         state.draining.add(task.key)
         enter(state, task, OVER, now)
+
+
+def _salvage(state: State, task: Task, end: str, now: float, acts: list[Act]) -> None:
+    progress.begin_salvage(state, task.key, float(task.duty.get("grace_s", 0.0)), now)
+    acts.append(Salvage(task.key, end))
 
 
 def _all_shipped(task: Task) -> bool:
@@ -196,9 +244,55 @@ def _output_shrank(state: State, fact: OutputShrank, now: float, acts: list[Act]
 
 
 def _settle_drained(state: State, task: Task, now: float) -> None:
-    if task.phase == OVER and task.resumable and _all_shipped(task):
+    if task.phase == OVER and task.resumable and _all_shipped(task) and progress.settled(state, task.key, now):
         state.draining.discard(task.key)
         enter(state, task, ENDED, now)
+
+
+# --- what is kept ---------------------------------------------------------------------------------------------------
+
+
+def _checkpoint_stored(state: State, fact: CheckpointStored, now: float, acts: list[Act]) -> None:
+    if fact.task in state.tasks:
+        progress.checkpoint_stored(state, fact)
+
+
+def _artifact_stored(state: State, fact: ArtifactStored, now: float, acts: list[Act]) -> None:
+    if fact.task in state.tasks:
+        progress.artifact_stored(state, fact)
+
+
+def _salvaged(state: State, fact: Salvaged, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(fact.task)
+    if task is not None:
+        progress.of(state, fact.task).salvaging = False
+        _settle_drained(state, task, now)
+
+
+def _stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:
+    if fact.task in state.tasks:
+        progress.stepped(state, fact.task, fact.step)
+
+
+def _ticked(state: State, fact: Ticked, now: float, acts: list[Act]) -> None:
+    for key in list(state.draining):
+        _settle_drained(state, state.tasks[key], now)
+
+
+def _notice_heard(state: State, fact: NoticeHeard, now: float, acts: list[Act]) -> None:
+    """This machine will go: all its ranks are told at once, without waiting for the server."""
+    state.notice, state.notice_due = (fact.cause, now + fact.seconds_left), True
+    grace_s = fact.seconds_left - min(NOTICE_RESERVE_S, fact.seconds_left / 5)
+    for key in sorted(state.going):
+        task = state.tasks[key]
+        if task.stop_grace_s is None:  # Else it is ending already, for another cause that came first.
+            task.reclaimed = True
+            task.notice, task.stop_grace_s = (fact.cause, now + grace_s), grace_s
+            acts.append(Stop(key, grace_s, fact.cause))
+
+
+def _will_go(state: State, now: float) -> bool:
+    return state.notice is not None and now < state.notice[1] + NOTICE_STALE_S
 
 
 def _troubled(state: State, fact: Troubled, now: float, acts: list[Act]) -> None:
@@ -228,6 +322,10 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
     for task in state.tasks.values() if flight.full else ():
         task.resumable = True
     _rewind(state, flight, reply.get("safe") or {}, now)
+    progress.answered(state, flight.progress, reply, now)
+    for key in flight.progress.keys:
+        if key in state.tasks:
+            _settle_drained(state, state.tasks[key], now)
     if reply.get("lease_left_s") is not None and flight.sent_s >= state.granted_by_s:
         state.granted_by_s = flight.sent_s
         state.granted_s = float(reply["lease_left_s"])
@@ -305,6 +403,7 @@ def _forget(state: State, key: str, acts: list[Act]) -> None:
     state.draining.discard(key)
     state.go_waits.pop(key, None)
     state.follow.discard(key)
+    state.progress.pop(key, None)
     acts.append(Forget(key))
 
 
@@ -312,16 +411,18 @@ def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act])
     key, do = duty["task"], duty["do"]
     set_duty(state, key, do)
     task = state.tasks.get(key)
-    if do == "claim":
-        if task is None:
-            state.tasks[key] = Task(key, HOLDING, duty)
-            acts.append(Hold(key, duty))
-        return
-    if task is None and do == "go" and duty.get("at_once"):
-        # A gang of one needs no two steps: claim and `go` in one duty.
-        state.tasks[key] = Task(key, HOLDING, duty)
-        state.go_waits[key] = duty
+    at_once = do == "go" and bool(duty.get("at_once"))  # A gang of one needs no two steps.
+    if (do == "claim" or at_once) and (task is None or _resumes_elsewhere(task, duty)):
+        task = state.tasks[key] = Task(key, HOLDING, duty)
+        if _will_go(state, now):
+            task.detail = "this machine will go"
+            enter(state, task, REFUSED, now)
+            return
+        if at_once:
+            state.go_waits[key] = duty
         acts.append(Hold(key, duty))
+    elif do == "claim":
+        return
     elif task is None:
         # The server believes it to be here. It is not: say so, or it waits for ever.
         state.tasks[key] = Task(key, HOLDING)
@@ -329,14 +430,23 @@ def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act])
     elif do == "go":
         _go(state, key, duty, now, acts)
     elif do == "stop":
-        _stop(state, task, float(duty.get("grace_s", 0.0)), now, acts)
+        _stop(state, task, float(duty.get("grace_s", 0.0)), str(duty.get("cause") or "cancelled"), now, acts)
+
+
+def _resumes_elsewhere(task: Task, duty: Mapping[str, Any]) -> bool:
+    """Whether a task that waits to be restored is to be restored from another checkpoint than before."""
+    before, after = task.duty.get("resume") or {}, duty.get("resume") or {}
+    return task.phase in (HOLDING, PREPARING) and bool(task.duty) and before.get("key") != after.get("key")
 
 
 def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
     task = state.tasks[key]
-    if task.phase not in (HOLDING, CLAIMED):
+    if task.phase not in NOT_BEGUN:
         return
-    if task.phase == HOLDING or now >= state.deadline_s:
+    if _will_go(state, now):
+        _stop(state, task, 0.0, "reclaimed", now, acts)
+        return
+    if task.phase != CLAIMED or now >= state.deadline_s:
         # Not at the keeper yet; or no lease, no user code: it goes once it is held, or with the next reply in time.
         state.go_waits[key] = duty
         return
@@ -346,15 +456,16 @@ def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[
     enter(state, task, GOING, now)
 
 
-def _stop(state: State, task: Task, grace_s: float, now: float, acts: list[Act]) -> None:
+def _stop(state: State, task: Task, grace_s: float, cause: str, now: float, acts: list[Act]) -> None:
     state.go_waits.pop(task.key, None)
-    if task.phase in (HOLDING, CLAIMED):
+    if task.phase in NOT_BEGUN:
         acts.append(Stop(task.key, 0.0))  # The keeper lets go of it.
         _over(state, task, never_began(), {}, now)
     elif task.phase == GOING and (not task.stopped or task.stop_grace_s is None or grace_s < task.stop_grace_s):
         task.stopped = True
         task.stop_grace_s = grace_s
-        acts.append(Stop(task.key, grace_s))
+        task.notice = (cause, now + grace_s)
+        acts.append(Stop(task.key, grace_s, cause))
 
 
 def _not_answered(state: State, fact: NotAnswered, now: float, acts: list[Act]) -> None:
@@ -367,6 +478,7 @@ def _not_answered(state: State, fact: NotAnswered, now: float, acts: list[Act]) 
     told = [piece for piece in flight.ranges if piece.task in state.tasks]
     state.ranges = told + state.ranges
     state.troubles_due = state.troubles_due or flight.troubles
+    progress.not_answered(state, flight.progress)
 
 
 def _superseded(state: State, fact: Superseded, now: float, acts: list[Act]) -> None:
@@ -378,11 +490,19 @@ _HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
     KeeperListed: _keeper_listed,
     Held: _held,
     HoldFailed: _hold_failed,
+    Preparing: _preparing,
+    CheckpointBad: _checkpoint_bad,
     Spawned: _spawned,
     RankExited: _rank_exited,
     TaskOver: _task_over,
     Shipped: _shipped,
     OutputShrank: _output_shrank,
+    CheckpointStored: _checkpoint_stored,
+    ArtifactStored: _artifact_stored,
+    Salvaged: _salvaged,
+    Stepped: _stepped,
+    NoticeHeard: _notice_heard,
+    Ticked: _ticked,
     Troubled: _troubled,
     Answered: _answered,
     NotAnswered: _not_answered,

@@ -37,6 +37,8 @@ class Kept:
     started_at: float = 0.0
     sizes: Mapping[str, int] = field(default_factory=dict)
     tail: str = ""
+    grace_s: float = 30.0
+    leftovers: bool = False  # There are files that may have to be kept.
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,23 @@ class Held:
 @dataclass(frozen=True)
 class HoldFailed:
     task: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """What the task needs is being fetched, which takes its time."""
+
+    task: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class CheckpointBad:
+    """A checkpoint that was to be restored is not what its manifest says, or is gone."""
+
+    task: str
+    key: str
     detail: str
 
 
@@ -73,6 +92,7 @@ class TaskOver:
     task: str
     sizes: Mapping[str, int] = field(default_factory=dict)
     tail: str = ""  # The end of the failing rank's output.
+    leftovers: bool = False  # There are files that may have to be kept.
 
 
 @dataclass(frozen=True)
@@ -104,6 +124,48 @@ class OutputShrank:
 
     task: str
     sizes: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class CheckpointStored:
+    """All parts of a checkpoint and its manifest are in storage. It exists once the server has committed it."""
+
+    task: str
+    checkpoint: Mapping[str, Any]  # step, how, key, bytes, files, at, metrics
+
+
+@dataclass(frozen=True)
+class ArtifactStored:
+    task: str
+    artifact: Mapping[str, Any]  # path, size, sha256, keys, at
+
+
+@dataclass(frozen=True)
+class Salvaged:
+    """All that could be kept of a task that is over is in storage."""
+
+    task: str
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """The task's own metrics name this step."""
+
+    task: str
+    step: int
+
+
+@dataclass(frozen=True)
+class NoticeHeard:
+    """This machine will go."""
+
+    cause: str
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class Ticked:
+    """A time has come that progress.next_due_s named."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +216,19 @@ class Go:
 
 @dataclass(frozen=True)
 class Stop:
+    """End its ranks, after the grace. With a cause they are told it in the notice file first."""
+
     task: str
     grace_s: float
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class Salvage:
+    """Nothing of it is alive: keep the finished files that it left, then say Salvaged. `end` is how its ranks ended."""
+
+    task: str
+    end: str
 
 
 @dataclass(frozen=True)
@@ -184,16 +257,24 @@ class EndAgent:
 
 
 if TYPE_CHECKING:
-    Act = Union[Hold, Go, Stop, Forget, Lease, Upgrade, EndAgent]
+    Act = Union[Hold, Go, Stop, Salvage, Forget, Lease, Upgrade, EndAgent]
     Fact = Union[
         KeeperListed,
         Held,
         HoldFailed,
+        Preparing,
+        CheckpointBad,
         Spawned,
         RankExited,
         TaskOver,
         Shipped,
         OutputShrank,
+        CheckpointStored,
+        ArtifactStored,
+        Salvaged,
+        Stepped,
+        NoticeHeard,
+        Ticked,
         Troubled,
         Answered,
         NotAnswered,

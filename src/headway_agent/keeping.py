@@ -246,6 +246,7 @@ class Table:
                 "address": task.address,
                 "port": task.port,
                 "started_at": task.started_at,
+                "grace_s": task.grace_s,
                 "lost": task.lost,
                 "exits": [[rank.number, *rank.exit] for rank in task.ranks if rank.exit is not None],
                 "pids": [rank.pid for rank in task.ranks if rank.pid and rank.exit is None],

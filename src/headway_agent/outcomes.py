@@ -65,6 +65,20 @@ def lost(exits: Sequence[Exit]) -> dict[str, Any]:
     )
 
 
+def how_ended(exits: Sequence[Exit], lost: bool, noticed: bool) -> str:
+    """How far the files that a task left can be trusted: see completeness.py for the words."""
+    if lost or not exits or any(each.exit_code is None or each.exit_code == 128 + SIGKILL for each in exits):
+        return "killed"
+    if all(each.ok for each in exits):
+        return "well"
+    return "notice" if noticed else "failed"
+
+
+def reclaimed(outcome: dict[str, Any]) -> dict[str, Any]:
+    """What a task does after its machine's notice is the echo of that notice, however its ranks ended."""
+    return dict(outcome, cause="reclaimed", detail="its machine was about to go")
+
+
 def never_began() -> dict[str, Any]:
     return _outcome(None, None, None, "never_started", "stopped before its ranks began")
 

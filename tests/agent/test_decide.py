@@ -248,14 +248,20 @@ def test_the_first_failure_stops_the_other_ranks_once() -> None:
     assert (outcome["rank"], outcome["exit_code"], outcome["cause"]) == (1, 3, "user_code")
 
 
+def test_a_failure_that_no_agent_saw_stops_the_other_ranks_too() -> None:
+    state = State("n1", "local", agent_epoch=2)
+    acts = agent.decide(state, KeeperListed([Kept(T, "going", (Exit(1, 3),), grace_s=7.0)]), 0.0)
+    assert acts == [Stop(T, 7.0)]
+
+
 def test_a_stop_is_passed_on_and_only_shortened() -> None:
     state = a_going()
     _, acts = exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 9.0}])
-    assert acts == [Stop(T, 9.0)]
+    assert acts == [Stop(T, 9.0, "cancelled")]
     _, acts = exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 30.0}])
     assert acts == []
     _, acts = exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 1.0}])
-    assert acts == [Stop(T, 1.0)]
+    assert acts == [Stop(T, 1.0, "cancelled")]
 
 
 def test_a_stop_before_go_ends_the_task_without_a_line_of_it() -> None:

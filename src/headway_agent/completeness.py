@@ -1,0 +1,270 @@
+"""Which files of a checkpoint directory are finished, how that is known, and which step they are.
+
+Pure: what was seen (events, declarations, looks at the directory) comes in with the time; checkpointing.py does the
+looking. A file is known to be finished under its signature (size, mtime, inode): once that changes, nothing is known.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Mapping
+
+    Signature = tuple[int, int, int]  # size, mtime in ns, inode
+    Tree = Mapping[str, Signature]  # Regular files and links, by path relative to the directory.
+
+DECLARED, RENAMED, MARKER, SETTLED = "declared", "renamed", "marker", "settled"
+STRENGTH = {DECLARED: 0, RENAMED: 1, MARKER: 2, SETTLED: 3}
+SETTLE_S = 10.0
+NESTED_QUIET_S = 1.0  # A directory whose new files all came by rename is finished when nothing moves for so long.
+FAILED_QUIET_S = 2.0  # What a rank wrote so shortly before it failed may be the very write that failed.
+HALF_WRITTEN = re.compile(r"(^\.)|(^tmp)|(~$)|(\.(tmp|temp|part|partial|incomplete|new|lock)$)", re.IGNORECASE)
+NUMBER = re.compile(r"\d{1,15}")
+
+ALIVE, ENDED_WELL, ENDED_ON_NOTICE, FAILED, KILLED = "alive", "well", "notice", "failed", "killed"
+
+
+@dataclass
+class Knowledge:
+    """What is known about one directory. `kept` is what the last snapshot held."""
+
+    settle_s: float = SETTLE_S
+    marker: str = ""
+    finished: dict[str, tuple[Signature, str]] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)  # Paths said to be finished since the last look: how.
+    renamed_inside: set[str] = field(default_factory=set)  # Files that came by rename into a subdirectory.
+    quiet: dict[str, tuple[tuple[Any, ...], float]] = field(default_factory=dict)  # By entry: what it was, since when.
+    before: dict[str, Signature] = field(default_factory=dict)
+    kept: dict[str, tuple[Signature, str]] = field(default_factory=dict)
+    declared_steps: dict[str, int] = field(default_factory=dict)
+    metrics: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    last_step: int = 0
+    seen_step: int | None = None  # In metrics.
+    changed_s: float = 0.0  # When a look last found something changed.
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What to keep now: all finished files, the step that they are, and how it is known."""
+
+    files: Mapping[str, Signature]
+    step: int
+    how: str
+    new: tuple[str, ...]
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+# --- what is told ---------------------------------------------------------------------------------------------------
+
+
+def renamed(known: Knowledge, path: str) -> None:
+    """An entry appeared under this name by a rename. Inside a subdirectory that is true of the one file only."""
+    if "/" in path:
+        known.renamed_inside.add(path)
+    else:
+        known.told[path] = RENAMED
+
+
+def touched(known: Knowledge, path: str) -> None:
+    """A file was written to in place: whatever was known about it is over."""
+    known.finished.pop(path, None)
+    known.told.pop(path, None)
+    known.renamed_inside.discard(path)
+
+
+def declared(known: Knowledge, path: str, step: int | None, metrics: Mapping[str, Any]) -> None:
+    """The SDK said that this file, directory or (".") everything is finished, as this step."""
+    known.told[path] = DECLARED
+    if step is not None:
+        known.declared_steps[path] = step
+        if metrics:
+            known.metrics[step] = metrics
+
+
+def restored(known: Knowledge, tree: Tree, step: int, how: str) -> None:
+    """The directory was filled from a checkpoint: nothing in it is new."""
+    known.kept = {path: (signature, how) for path, signature in tree.items()}
+    known.finished = dict(known.kept)
+    known.before = dict(tree)
+    known.last_step = step
+
+
+# --- a look ---------------------------------------------------------------------------------------------------------
+
+
+def look(known: Knowledge, tree: Tree, now: float, end: str = ALIVE) -> Snapshot | None:
+    """Take in how the directory is now. A snapshot is due when something in it is newly finished."""
+    _notice_moves(known, tree)
+    for path, how in known.told.items():
+        for file in _under(tree, path):
+            known.finished[file] = (tree[file], how)
+    declared_now = [path for path, how in known.told.items() if how == DECLARED]
+    known.told = {}
+    if known.marker:
+        _find_markers(known, tree)
+    known.finished = {path: each for path, each in known.finished.items() if tree.get(path) == each[0]}
+    if dict(tree) != known.before:
+        known.changed_s = now
+        known.before = dict(tree)
+    if end in (KILLED, ALIVE):
+        _settle(known, tree, now)
+    else:
+        _close(known, tree, now, end)
+    known.renamed_inside &= set(tree)
+    return _due(known, declared_now)
+
+
+def next_look_s(known: Knowledge) -> float | None:
+    """When time alone may finish something; None when nothing is half-way."""
+    times = []
+    for entry, (files, since_s) in known.quiet.items():
+        nested = all(f"{entry}/{file[0]}" in known.renamed_inside for file in files) and "" not in files
+        if nested:
+            times.append(since_s + min(NESTED_QUIET_S, known.settle_s))
+        if not known.marker:
+            times.append(since_s + known.settle_s)
+    return min(times) if times else None
+
+
+def _notice_moves(known: Knowledge, tree: Tree) -> None:
+    """A file that has another name than at the last look, and is otherwise the same, was renamed."""
+    if not known.before:
+        return
+    gone = {signature: path for path, signature in known.before.items() if path not in tree}
+    for path, signature in tree.items() if gone else ():
+        if path not in known.before and signature in gone and not HALF_WRITTEN.search(_name(path)):
+            old = gone[signature].split("/")
+            new = path.split("/")
+            while len(old) > 1 and len(new) > 1 and old[-1] == new[-1]:  # The directory above was renamed.
+                old, new = old[:-1], new[:-1]
+            if not _covered(known.told, "/".join(new)):
+                renamed(known, "/".join(new))
+
+
+def _covered(told: Mapping[str, str], path: str) -> bool:
+    return path in told or "." in told or path.split("/")[0] in told
+
+
+def _under(tree: Tree, path: str) -> Iterable[str]:
+    if path in tree:
+        return [path]
+    if path == ".":
+        return [file for file in tree if not HALF_WRITTEN.search(_name(file))]
+    inside = path + "/"
+    return [file for file in tree if file.startswith(inside)]
+
+
+def _find_markers(known: Knowledge, tree: Tree) -> None:
+    """The marker stands inside a directory, beside a file (`model.pt.DONE`), or at the top, for all that is older."""
+    for path in list(tree):
+        if _name(path) != known.marker and not path.endswith("." + known.marker):
+            continue
+        marked_ns = tree[path][1]
+        above = path.rpartition("/")[0]
+        if path.endswith("." + known.marker):
+            files: Iterable[str] = [path[: -len(known.marker) - 1], path]
+        else:
+            files = _under(tree, above or ".")
+        for file in files:
+            strong = known.finished.get(file, ((0, 0, 0), ""))
+            if file in tree and tree[file][1] <= marked_ns and strong[1] not in (DECLARED, RENAMED):
+                known.finished[file] = (tree[file], MARKER)
+
+
+def _settle(known: Knowledge, tree: Tree, now: float) -> None:
+    """Entries in which nothing has changed for long enough. A directory settles as a whole."""
+    entries: dict[str, list[tuple[str, Signature]]] = {}
+    for path, signature in tree.items():
+        if path not in known.finished:
+            entry, _, rest = path.partition("/")
+            entries.setdefault(entry, []).append((rest, signature))
+    quiet: dict[str, tuple[tuple[Any, ...], float]] = {}
+    for entry, files in entries.items():
+        now_is = tuple(sorted(files))
+        was, since_s = known.quiet.get(entry, ((), now))
+        quiet[entry] = (now_is, since_s if was == now_is else now)
+        for_s = now - quiet[entry][1]
+        nested = all(rest and f"{entry}/{rest}" in known.renamed_inside for rest, _ in files)
+        if nested and for_s >= min(NESTED_QUIET_S, known.settle_s):
+            how = RENAMED
+        elif for_s >= known.settle_s and not known.marker and not HALF_WRITTEN.search(entry):
+            how = SETTLED
+        else:
+            continue
+        for rest, signature in files:
+            if not HALF_WRITTEN.search(_name(rest)) or not rest:
+                known.finished[f"{entry}/{rest}" if rest else entry] = (signature, how)
+    known.quiet = quiet
+
+
+def _close(known: Knowledge, tree: Tree, now: float, end: str) -> None:
+    """The ranks have exited by themselves. What they left is closed; after a failure only if it is not too fresh."""
+    if known.marker or (end == FAILED and now - known.changed_s < FAILED_QUIET_S):
+        _settle(known, tree, now)
+        return
+    for path, signature in tree.items():
+        half = any(HALF_WRITTEN.search(part) for part in path.split("/"))
+        if path not in known.finished and not half:
+            known.finished[path] = (signature, SETTLED)
+
+
+def _due(known: Knowledge, declared_now: Iterable[str]) -> Snapshot | None:
+    new = [path for path, each in known.finished.items() if known.kept.get(path, ((), ""))[0] != each[0]]
+    for path in declared_now:
+        # Kept already, but what it is was only guessed: say it again as it was declared.
+        files = [file for file in _under(known.before, path) if file in known.finished]
+        new += [file for file in files if file not in new and known.kept[file][1] != DECLARED]
+    if not new:
+        return None
+    how = min((known.finished[path][1] for path in new), key=STRENGTH.__getitem__)
+    leading = [path for path in new if known.finished[path][1] == how]
+    step = _step(known, leading)
+    files_now = {path: each[0] for path, each in known.finished.items()}
+    return Snapshot(files_now, step, how, tuple(new), known.metrics.get(step, {}))
+
+
+def kept(known: Knowledge, snapshot: Snapshot) -> None:
+    """The snapshot is in storage: from here on only what differs from it is new."""
+    known.kept = {
+        path: (signature, known.finished.get(path, ((), snapshot.how))[1]) for path, signature in snapshot.files.items()
+    }
+    known.last_step = max(known.last_step, snapshot.step)
+    known.declared_steps = {path: step for path, step in known.declared_steps.items() if step > snapshot.step}
+    known.metrics = {step: said for step, said in known.metrics.items() if step > snapshot.step}
+
+
+def _step(known: Knowledge, new: Iterable[str]) -> int:
+    """Declared; else the largest number in a name; else the step seen in metrics; else one more than the last."""
+    new = list(new)
+    said = [step for path, step in known.declared_steps.items() if any(_is_under(file, path) for file in new)]
+    if said:
+        return max(said)
+    # A name that was there before (resnet50.pt, written anew each time) has a number, but it is not the step's.
+    numbers = [number for path in new if path not in known.kept for number in _numbers(path)]
+    if numbers:
+        return max(numbers)
+    if known.seen_step is not None:
+        return known.seen_step
+    if any(_numbers(path) for path in known.finished) and all(path not in known.kept for path in new):
+        return known.last_step  # Something beside the numbered files: the same step, more of it.
+    return known.last_step + 1
+
+
+def _numbers(path: str) -> list[int]:
+    """The numbers in an entry's name; where it has none, in those of the files inside."""
+    for part in path.split("/"):
+        found = [int(number) for number in NUMBER.findall(part)]
+        if found:
+            return found
+    return []
+
+
+def _is_under(file: str, path: str) -> bool:
+    return path == "." or file == path or file.startswith(path + "/")
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

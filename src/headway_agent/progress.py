@@ -1,0 +1,199 @@
+"""What a task has to keep and what the server knows of it: checkpoints, artifacts, steps, and the wait before an end.
+
+Pure; a part of decide.py, which calls it where a sync is made, answered or lost. A task that keeps nothing has no entry
+here and costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping
+
+    from headway_agent.decide import State
+    from headway_agent.happenings import ArtifactStored, CheckpointBad, CheckpointStored
+
+STEPS_EVERY_S = 2.0
+SAY_AGAIN_S = 1.0  # What a reply did not answer for is said again, but not as fast as the server replies.
+SALVAGE_S_MAX = 60.0  # The least time that is given to the last checkpoint and the artifacts of a task that is over.
+
+
+@dataclass
+class Progress:
+    """One task's things to keep, until the server has them."""
+
+    checkpoints: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # By manifest key: not yet answered for.
+    artifacts: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # By path.
+    bad: list[Mapping[str, Any]] = field(default_factory=list)
+    under_way: set[str] = field(default_factory=set)  # Of these: said in a sync that has no reply yet.
+    step: int | None = None
+    step_told: int | None = None
+    salvaging: bool = False
+    salvage_by_s: float = 0.0
+
+
+@dataclass
+class Told:
+    """What a request under way says of progress."""
+
+    keys: dict[str, list[str]] = field(default_factory=dict)  # By task: manifest keys and artifact paths.
+    steps: dict[str, int] = field(default_factory=dict)
+    bad: list[Mapping[str, Any]] = field(default_factory=list)
+    notice: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.keys or self.steps or self.bad or self.notice)
+
+
+def of(state: State, key: str) -> Progress:
+    return state.progress.setdefault(key, Progress())
+
+
+# --- facts ----------------------------------------------------------------------------------------------------------
+
+
+def checkpoint_stored(state: State, fact: CheckpointStored) -> None:
+    mine = of(state, fact.task)
+    # A newer one of the same step replaces what was not said yet.
+    same = [key for key, each in mine.checkpoints.items() if each["step"] == fact.checkpoint["step"]]
+    for key in same:
+        if key not in mine.under_way:
+            del mine.checkpoints[key]
+    mine.checkpoints[fact.checkpoint["key"]] = dict(fact.checkpoint, task=fact.task)
+    _seen_step(mine, int(fact.checkpoint["step"]))
+
+
+def artifact_stored(state: State, fact: ArtifactStored) -> None:
+    mine = of(state, fact.task)
+    path = fact.artifact["path"]
+    mine.artifacts[path] = dict(fact.artifact, task=fact.task)
+    mine.under_way.discard(path)  # What is under way is an older version of it.
+
+
+def checkpoint_bad(state: State, fact: CheckpointBad) -> None:
+    of(state, fact.task).bad.append({"task": fact.task, "key": fact.key, "detail": fact.detail})
+
+
+def stepped(state: State, task: str, step: int) -> None:
+    _seen_step(of(state, task), step)
+
+
+def _seen_step(mine: Progress, step: int) -> None:
+    mine.step = step if mine.step is None else max(mine.step, step)
+
+
+# --- the end of a task ----------------------------------------------------------------------------------------------
+
+
+def begin_salvage(state: State, key: str, grace_s: float, now: float) -> None:
+    mine = of(state, key)
+    mine.salvaging = True
+    mine.salvage_by_s = now + max(grace_s, SALVAGE_S_MAX)
+
+
+def settled(state: State, key: str, now: float) -> bool:
+    """Whether the task's end may be told: all is kept and answered for, or the time for it is over."""
+    mine = state.progress.get(key)
+    if mine is None or not mine.salvage_by_s:
+        return True
+    waits = mine.salvaging or mine.checkpoints or mine.artifacts
+    return not waits or now >= mine.salvage_by_s
+
+
+def next_due_s(state: State) -> float | None:
+    """When time alone changes something: a salvage that has taken too long, a step to be told, something to repeat."""
+    times = [mine.salvage_by_s for key, mine in state.progress.items() if mine.salvage_by_s and key in state.draining]
+    if _untold_steps(state):
+        times.append(state.steps_at_s + STEPS_EVERY_S)
+    if any(_unsaid(mine) for mine in state.progress.values()):
+        times.append(state.say_again_s)
+    return min(times) if times else None
+
+
+# --- syncs ----------------------------------------------------------------------------------------------------------
+
+
+def has_news(state: State, now: float) -> bool:
+    """Whether there is something to say for which a sync of its own is worth it."""
+    if state.notice_due:
+        return True
+    if not state.progress:
+        return False
+    if now >= state.say_again_s and any(_unsaid(mine) for mine in state.progress.values()):
+        return True
+    return now >= state.steps_at_s + STEPS_EVERY_S and bool(_untold_steps(state))
+
+
+def _unsaid(mine: Progress) -> bool:
+    return bool(mine.bad or (mine.checkpoints.keys() | mine.artifacts.keys()) - mine.under_way)
+
+
+def _untold_steps(state: State) -> dict[str, int]:
+    return {
+        key: mine.step
+        for key, mine in state.progress.items()
+        if mine.step is not None and mine.step != mine.step_told and key in state.tasks
+    }
+
+
+def add_to(body: dict[str, Any], state: State, now: float) -> Told:
+    """Put into a request all that was not said yet, and return it, to be said again if no reply comes."""
+    told = Told(steps=_untold_steps(state) if state.progress else {})
+    if told.steps:
+        body["steps"] = dict(told.steps)
+        state.steps_at_s = now
+        for key, step in told.steps.items():
+            state.progress[key].step_told = step
+    checkpoints: list[Mapping[str, Any]] = []
+    artifacts: list[Mapping[str, Any]] = []
+    for key, mine in state.progress.items():
+        fresh = [each for each in (*mine.checkpoints, *mine.artifacts) if each not in mine.under_way]
+        checkpoints += [mine.checkpoints[each] for each in fresh if each in mine.checkpoints]
+        artifacts += [mine.artifacts[each] for each in fresh if each in mine.artifacts]
+        told.bad += mine.bad
+        mine.bad = []
+        if fresh:
+            told.keys[key] = fresh
+            mine.under_way.update(fresh)
+    for word, said in (("checkpoints", checkpoints), ("artifacts", artifacts), ("bad_checkpoints", told.bad)):
+        if said:
+            body[word] = list(said)
+    if state.notice is not None and (state.notice_due or body["full"]):
+        body["notice"] = {"cause": state.notice[0], "seconds_left": max(0.0, round(state.notice[1] - now, 1))}
+        told.notice = True
+    state.notice_due = False
+    return told
+
+
+def answered(state: State, told: Told, reply: Mapping[str, Any], now: float) -> None:
+    """Drop what the server has answered for; the rest is said again."""
+    for key, steps in (reply.get("checkpoints_safe") or {}).items():
+        mine = state.progress.get(key)
+        for each in [one for one, said in mine.checkpoints.items() if said["step"] in steps] if mine else ():
+            if each in told.keys.get(key, ()):
+                del state.progress[key].checkpoints[each]
+    for key, path in reply.get("artifacts_safe") or ():
+        mine = state.progress.get(key)
+        if mine is not None and path in mine.under_way and path in told.keys.get(key, ()):
+            mine.artifacts.pop(path, None)
+    for key, names in told.keys.items():
+        mine = state.progress.get(key)
+        if mine is not None:
+            mine.under_way.difference_update(names)
+            if _unsaid(mine):
+                state.say_again_s = now + SAY_AGAIN_S
+
+
+def not_answered(state: State, told: Told) -> None:
+    for key, names in told.keys.items():
+        if key in state.progress:
+            state.progress[key].under_way.difference_update(names)
+    for key in told.steps:
+        if key in state.progress:
+            state.progress[key].step_told = None
+    for each in told.bad:
+        if each["task"] in state.progress:
+            state.progress[each["task"]].bad.append(each)
+    state.notice_due = state.notice_due or (told.notice and state.notice is not None)

@@ -1,0 +1,158 @@
+"""What is told and when: phases and their digests, and the next request.
+
+Pure, like decide.py beside it. `next_call` says whether a sync is due, `sync_body` makes it.
+"""
+
+from __future__ import annotations
+
+try:  # The bare module costs no memory; hashlib brings OpenSSL with it, which is 4 MB.
+    from _blake2 import blake2b
+except ImportError:  # pragma: no cover
+    from hashlib import blake2b
+
+from headway_agent import progress
+from headway_agent.nodestate import (
+    CLAIMED,
+    DIGESTED,
+    ENDED,
+    GOING,
+    HOLDING,
+    PREPARING,
+    REFUSED,
+    REPORTED,
+    Flight,
+    State,
+    Task,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping
+
+PROTOCOL = 1
+POLL_WAIT_S = 20.0
+LAZY_AFTER_S = 1.0  # News that nobody waits for (a start) may ride along with other news for so long.
+
+
+def digest_of(pairs: Mapping[str, str]) -> str:
+    """The digest of (task, word) pairs: XOR of blake2b-8 over "task word". The server computes the same."""
+    total = 0
+    for key, word in pairs.items():
+        total ^= mark(key, word)
+    return f"{total:016x}"
+
+
+def mark(key: str, word: str) -> int:
+    return int.from_bytes(blake2b(f"{key} {word}".encode(), digest_size=8).digest(), "big")
+
+
+def enter(state: State, task: Task, phase: str, now: float) -> None:
+    before = REPORTED.get(task.phase)
+    after = REPORTED[phase]
+    task.phase = phase
+    if phase == GOING:
+        state.going.add(task.key)
+    else:
+        state.going.discard(task.key)
+    if before == after and after not in ("claimed", "preparing"):
+        return
+    if before in DIGESTED:
+        state.reports_xor ^= mark(task.key, before)
+    if after in DIGESTED:
+        state.reports_xor ^= mark(task.key, after)
+    change(state, task.key, after not in ("running", "preparing"), now)
+
+
+def unreport(state: State, task: Task) -> None:
+    told = REPORTED.get(task.phase)
+    if told in DIGESTED:
+        state.reports_xor ^= mark(task.key, told)
+
+
+def change(state: State, key: str, urgent: bool, now: float) -> None:
+    was = state.changed.get(key)
+    if was is None and not state.changed:
+        state.lazy_since_s = now
+    state.changed[key] = bool(was) or urgent
+    state.urgent += state.changed[key] - bool(was)
+
+
+def set_duty(state: State, key: str, do: str | None) -> None:
+    before = state.duties.get(key)
+    if before == do:
+        return
+    if before is not None:
+        state.duties_xor ^= mark(key, before)
+    if do is None:
+        del state.duties[key]
+    else:
+        state.duties[key] = do
+        state.duties_xor ^= mark(key, do)
+
+
+def next_call(state: State, now: float) -> str:
+    """What to send now: "sync", "wake" (a sync with news, beside the one that the server holds), or "" for nothing.
+
+    Who has no second line for the news may give up the held sync (NotAnswered) and send a new one instead.
+    """
+    if not state.listed or any(not flight.held for flight in state.flights.values()):
+        return ""
+    if not state.flights:
+        return "sync"
+    return "wake" if _news(state, now) else ""
+
+
+def _news(state: State, now: float) -> bool:
+    if state.urgent or state.ranges or state.full_due or state.troubles_due or progress.has_news(state, now):
+        return True
+    return bool(state.changed) and now - state.lazy_since_s >= LAZY_AFTER_S
+
+
+def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float = POLL_WAIT_S) -> dict[str, Any]:
+    """Make the next request and remember it as under way. With news in it, it asks for an answer at once."""
+    assert len(state.flights) < 2, "one sync is held, one brings news; there is never a third"
+    full = state.full_due
+    keys = list(state.tasks) if full else [key for key in state.changed if key in state.tasks]
+    reports = [_report(state.tasks[key]) for key in keys if state.tasks[key].phase != HOLDING]
+    if full or state.flights or reports or state.ranges or state.troubles_due or progress.has_news(state, now):
+        wait_s = 0.0
+    if state.granted_s:
+        wait_s = min(wait_s, state.granted_s / 4)
+    state.seq += 1
+    body: dict[str, Any] = {
+        "protocol": PROTOCOL,
+        "seq": state.seq,
+        "node": state.node,
+        "pool": state.pool,
+        "boot_id": state.boot_id,
+        "agent_epoch": state.agent_epoch,
+        "agent_version": state.agent_version,
+        "leader_epoch": state.leader_epoch,
+        "full": full,
+        "reports": reports,
+        "reports_digest": f"{state.reports_xor:016x}",
+        "duties_digest": f"{state.duties_xor:016x}",
+        "logs": [dict(vars(piece)) for piece in state.ranges],
+        "wait_s": wait_s,
+    }
+    if full:
+        body["facts"] = dict(facts)
+    if state.troubles_due:
+        body["troubles"] = [{"what": what, "detail": detail} for what, detail in sorted(state.troubles.items())]
+    told = progress.add_to(body, state, now)
+    state.flights[state.seq] = Flight(now, full, wait_s > 0, state.changed, state.ranges, state.troubles_due, told)
+    state.changed, state.ranges, state.urgent, state.troubles_due = {}, [], 0, False
+    return body
+
+
+def _report(task: Task) -> dict[str, Any]:
+    report: dict[str, Any] = {"task": task.key, "phase": REPORTED[task.phase]}
+    if task.phase == CLAIMED:
+        report.update(address=task.address, port=task.port)
+    elif task.phase in (REFUSED, PREPARING):
+        report["detail"] = task.detail
+    elif task.phase == ENDED:
+        report["outcome"] = dict(task.outcome or {})
+    elif task.started_at:
+        report["started_at"] = task.started_at
+    return report
