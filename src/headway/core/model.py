@@ -178,7 +178,6 @@ class Job:
     not_before: float = 0.0  # Backing off until then.
     stop_by: float | None = None  # While stopping: when the grace of its ranks is over.
     grace_s: float | None = None  # While stopping: the grace that was asked for.
-    quick_ends: int = 0  # Attempts in a row that ended soon after their start, by their own doing, with no new step.
     avoid: tuple[NodeId, ...] = ()  # Nodes that lost an attempt of this job.
     ended_at: float | None = None
     retry_of: JobId | None = None
@@ -186,6 +185,7 @@ class Job:
     array_index: int | None = None
     version: int = 0  # Raised by every save; guards against a stale writer.
     seq: int = 0  # Order of submission, given by the store; ties of priority go to the smaller.
+    quick_ends: int = 0  # Attempts in a row that ended soon after their start, by their own doing, with no new step.
 
     @property
     def number(self) -> int:

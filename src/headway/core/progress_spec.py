@@ -23,6 +23,8 @@ ENVIRONMENTS = ("uv-lock", "pyproject", "requirements", "pep723", "conda")
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT")
 ACTIONS = ("label", "stop_retrying", "exclude_node")
 ENTRIES_MAX = 1000
+PLATFORM_MAX = 20
+CAPACITY_MAX = 1000
 PATTERN_MAX = 500
 SEED_MAX = 2**32 - 1  # What PYTHONHASHSEED and most generators take.
 
@@ -64,8 +66,8 @@ class Again:
     """What beside the number of retries says whether to try again."""
 
     on_exit_codes: tuple[int, ...] | None = None  # None: any.
-    platform_max: int = 20
-    capacity_max: int = 1000
+    platform_max: int = PLATFORM_MAX
+    capacity_max: int = CAPACITY_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,8 +380,8 @@ def _again(raw: Any, what: str) -> Again:
         codes = tuple(whole(code, f"{what}.on_exit_codes", 1, 255) for code in codes)
     return Again(
         on_exit_codes=codes,
-        platform_max=whole(raw.get("platform_max", 20), f"{what}.platform_max", 0, 1_000_000),
-        capacity_max=whole(raw.get("capacity_max", 1000), f"{what}.capacity_max", 0, 1_000_000),
+        platform_max=whole(raw.get("platform_max", PLATFORM_MAX), f"{what}.platform_max", 0, 1_000_000),
+        capacity_max=whole(raw.get("capacity_max", CAPACITY_MAX), f"{what}.capacity_max", 0, 1_000_000),
     )
 
 

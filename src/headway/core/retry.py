@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from headway.core.causes import TABLE, Again, Whose
 from headway.core.model import Cause, Job, Retries
-from headway.core.progress_spec import Again as Wish
+from headway.core.progress_spec import PLATFORM_MAX
 from headway.core.units import show_duration
 
-PLATFORM_RETRIES_MAX = Wish.__dataclass_fields__["platform_max"].default
+PLATFORM_RETRIES_MAX = PLATFORM_MAX
 REQUEUE_EXIT_CODE = 99
 QUICK_S = 120.0  # An attempt that ends by its own doing sooner than this has ended quickly.
 QUICK_RETRIES_MAX = 3  # How often in a row a quick end without a new step is tried again.
