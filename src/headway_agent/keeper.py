@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PR_SET_CHILD_SUBREAPER = 36
 SPAWNS_PER_TURN = 32  # After so many starts, look whether somebody has ended or asked something.
 LOOK_AGAIN_S = 0.02  # While descendants of an ended rank are being ended.
+ALONE_S = 5.0  # How often a keeper without agent and ranks looks whether its directory is still there.
 TURN_S_MAX = 1.0  # A suspended machine stops the timer of select but not the lease, so look often.
 JOURNAL_BYTES_MAX = 8 << 20
 UNSENT_BYTES_MAX = 64 << 20
@@ -145,12 +146,16 @@ class Keeper:
             return 0.0
         if self.table.finishing:
             return LOOK_AGAIN_S
+        if self.ending:
+            return LOOK_AGAIN_S
         due_s = self.table.next_due_s(boottime_s())
         if due_s is None:
-            return 0.0 if self.ending else None
+            return None if self.agent is not None else ALONE_S
         return min(max(0.0, due_s - boottime_s()), TURN_S_MAX)
 
     def _turn(self) -> None:
+        if self.agent is None and not os.path.isdir(self.node_dir.path):
+            self.ending = True  # The node's directory was removed: no agent will ever find us again.
         if self.ending:
             self._end_all()
         self._reap()

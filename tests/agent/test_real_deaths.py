@@ -191,6 +191,14 @@ def test_nothing_outlives_the_removal_of_the_nodes_directory(node: Node, headway
     wait_until(lambda: not any(map(alive, pids)), every_s=0.01)
 
 
+def test_a_keeper_without_agent_and_directory_ends(node: Node) -> None:
+    node.start()
+    pid = int(wait_until(lambda: node.pid("keeper.pid"), every_s=0.01))
+    node.kill_agent()
+    node.path.rename(node.path.with_name("moved"))
+    wait_until(lambda: not alive(pid), every_s=0.05)
+
+
 def commands() -> list[str]:
     found = []
     for name in os.listdir("/proc"):
