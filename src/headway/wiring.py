@@ -34,7 +34,12 @@ log = structlog.get_logger()
 
 def new_id() -> str:
     """A short id that can be read aloud: about 40 bits of chance."""
-    return "".join(secrets.choice(ALPHABET) for _ in range(ID_LENGTH))
+    number = secrets.randbelow(len(ALPHABET) ** ID_LENGTH)
+    letters = []
+    for _ in range(ID_LENGTH):
+        number, letter = divmod(number, len(ALPHABET))
+        letters.append(ALPHABET[letter])
+    return "".join(letters)
 
 
 def version() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -17,6 +18,7 @@ from headway.core.events import Event
 
 PAGE = 1000
 ALIVE_EVERY_S = 15.0
+PAUSE_S = 0.01  # What happens within it travels together: a reader of a flood is not woken for every commit.
 SEQ_MAX = 2**62
 
 
@@ -38,6 +40,8 @@ def routes(services: Services) -> APIRouter:
                 yield "".join(map(message, events))
             elif job is not None:
                 after = max(after, newest)
+            if 0 < len(events) < PAGE:
+                await asyncio.sleep(PAUSE_S)
             if len(events) < PAGE and not await services.hub.events_after(max(after, newest), ALIVE_EVERY_S):
                 yield ": alive\n\n"
 

@@ -22,6 +22,7 @@ from headway.core.errors import BadInput, Unavailable
 from headway.store.protocol import LeaderLost
 
 log = structlog.get_logger()
+STREAM = 4  # Commands that follow each other within so many `gather_s` are a stream.
 
 
 class ControlThread:
@@ -29,8 +30,10 @@ class ControlThread:
 
     def __init__(self, cycle: Cycle, on_lost_lead: Callable[[], None]) -> None:
         self.cycle = cycle
-        self._inbox: deque[Ask | Callable[[], Ask | None]] = deque()
+        self._commands: deque[Ask] = deque()
+        self._calls: deque[Callable[[], Ask | None]] = deque()  # Agents' calls, and work between two turns.
         self._wake = threading.Event()
+        self._commands_at: deque[float] = deque([-1.0, -1.0], maxlen=2)  # When the last two commands came.
         self._stopping = False
         self._on_lost_lead = on_lost_lead
         self._thread = threading.Thread(target=self._work, name="control", daemon=True)
@@ -51,7 +54,10 @@ class ControlThread:
     def do(self, command: Command) -> Future[Any]:
         """Have a command done and saved."""
         future: Future[Any] = _promise()
-        self._put(Ask(command, future.set_result, future.set_exception))
+        self._check_open()
+        self._commands_at.append(time.monotonic())
+        self._commands.append(Ask(command, future.set_result, future.set_exception))
+        self._wake.set()
         return future
 
     def sync(self, body: Mapping[str, Any]) -> Future[Reply]:
@@ -79,11 +85,14 @@ class ControlThread:
         """Run something on the control thread, between two turns."""
         self._put(lambda: work(self.cycle))
 
-    def _put(self, item: Ask | Callable[[], Ask | None]) -> None:
+    def _put(self, call: Callable[[], Ask | None]) -> None:
+        self._check_open()
+        self._calls.append(call)
+        self._wake.set()
+
+    def _check_open(self) -> None:
         if self._stopping or (self._thread.ident is not None and not self._thread.is_alive()):
             raise Unavailable("the server is stopping", "try again in a moment")
-        self._inbox.append(item)
-        self._wake.set()
 
     def _work(self) -> None:
         try:
@@ -101,8 +110,10 @@ class ControlThread:
     def _turn(self) -> None:
         settings = self.cycle.settings
         wait_s = self.cycle.last_tick + settings.tick_every_s - time.monotonic()
-        if not self._inbox and not self.cycle.plan_due and wait_s > 0 and not self._stopping:
+        idle = not (self._commands or self._calls or self.cycle.plan_due or self._stopping)
+        if idle and wait_s > 0:
             self._wake.wait(wait_s)
+        self._gather(settings.gather_s)
         self._wake.clear()
         asks = self._drain(settings.batch_most)
         mono = time.monotonic()
@@ -111,11 +122,26 @@ class ControlThread:
         if asks or self.cycle.plan_due:
             self.cycle.turn(asks, time.time(), mono)
 
+    def _gather(self, gather_s: float) -> None:
+        """While one command follows another, let agents' calls and the plan wait a moment for the next one.
+
+        They share its commit then, instead of making the next command wait for a commit of their own.
+        """
+        mono = time.monotonic()
+        until = mono + gather_s
+        while not self._commands and self._commands_at[0] > mono - STREAM * gather_s and not self._stopping:
+            self._wake.clear()
+            left_s = until - time.monotonic()
+            if self._commands or left_s <= 0:
+                return
+            self._wake.wait(left_s)
+
     def _drain(self, most: int) -> list[Ask]:
         asks: list[Ask] = []
-        while self._inbox and len(asks) < most:
-            item = self._inbox.popleft()
-            ask = item if isinstance(item, Ask) else item()
+        while self._commands and len(asks) < most:
+            asks.append(self._commands.popleft())
+        while self._calls and len(asks) < most:
+            ask = self._calls.popleft()()
             if ask is not None:
                 asks.append(ask)
         return asks
