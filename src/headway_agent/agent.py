@@ -14,12 +14,14 @@ import time
 import traceback
 from functools import partial
 
-from headway_agent import facts, shipping, upgrading
+from headway_agent import facts, preparing, shipping, upgrading
 from headway_agent.couriers import Courier, Inbox
 from headway_agent.decide import (
     LAZY_AFTER_S,
+    NOT_BEGUN,
     POLL_WAIT_S,
     Answered,
+    CheckpointBad,
     EndAgent,
     Exit,
     Forget,
@@ -32,6 +34,8 @@ from headway_agent.decide import (
     Lease,
     NotAnswered,
     OutputShrank,
+    PrepareFailed,
+    Preparing,
     RankExited,
     Shipped,
     Spawned,
@@ -49,6 +53,7 @@ from headway_agent.keeperlink import KeeperGone, KeeperLink
 from headway_agent.keeping import PROTOCOL as KEEPER_PROTOCOL
 from headway_agent.launch import base_env, go_env, launch_of
 from headway_agent.nodedir import FactLog, NodeDir, Taken, boottime_s, remove_tree
+from headway_agent.objects import Objects
 from headway_agent.outcomes import first_failing
 from headway_agent.taskdirs import TaskDirs
 from headway_agent.wire import Connection, Home
@@ -98,6 +103,9 @@ class Agent:
         self.shipper, self.janitor = Courier("ship", self.inbox), Courier("tidy", self.inbox)
         self.store = self._storage()
         self.task_dirs = TaskDirs(node_dir)
+        cache_dir = preparing.cache_dir(node_dir.path, os.environ)
+        self.site = preparing.Site(cache_dir, Objects(flags.get("storage_dir", ""), self.home), os.environ)
+        self.preparations = preparing.Preparations(self.inbox)
         self.link = KeeperLink(node_dir, base_env(os.environ))
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.inbox.read_end, selectors.EVENT_READ)
@@ -245,15 +253,50 @@ class Agent:
     def _hold(self, act: Hold) -> None:
         try:
             directory = self.task_dirs.make(act.task)
-            workdir = act.duty.get("workdir")
+        except OSError as error:
+            self.happened(HoldFailed(act.task, f"{error.strerror}: {error.filename}"))
+            return
+        if preparing.needed(act.duty):
+            self._prepare(act, directory)
+        else:
+            self._prepared(act, directory, preparing.Prepared())
+
+    def _prepare(self, act: Hold, directory: str) -> None:
+        def wanted() -> bool:
+            task = self.state.tasks.get(act.task)
+            return task is not None and task.duty is act.duty and task.phase in NOT_BEGUN
+
+        def say(detail: str) -> None:
+            self.inbox.put(lambda said: self.happened(Preparing(act.task, said)) if wanted() else None, detail)
+
+        work = preparing.Work(act.duty, directory, self.site, say, wanted)
+        self.preparations.begin(
+            lambda: preparing.prepare(work), lambda result: self._prepared(act, directory, result) if wanted() else None
+        )
+
+    def _prepared(self, act: Hold, directory: str, result: Any) -> None:
+        if isinstance(result, Exception):
+            self._not_prepared(act.task, result)
+            return
+        try:
+            workdir = result.cwd or act.duty.get("workdir")
             if workdir and not os.path.isdir(workdir):
                 raise FileNotFoundError(2, "no such directory", workdir)
             port = self.state.tasks[act.task].port or facts.free_port()  # Held anew, it keeps the port that was told.
         except OSError as error:
             self.happened(HoldFailed(act.task, f"{error.strerror}: {error.filename}"))
             return
-        self.link.holds.append(launch_of(act.duty, directory, self.address, port, self.facts["gpus"]))
+        self.link.holds.append(launch_of(act.duty, directory, self.address, port, self.facts["gpus"], result))
         self.happened(Held(act.task, self.address, port))
+
+    def _not_prepared(self, key: str, error: Exception) -> None:
+        self.log.say("not prepared", task=key, error=repr(error))
+        if isinstance(error, preparing.PrepareFailed):
+            self.happened(PrepareFailed(key, error.cause, error.detail))
+        elif isinstance(error, preparing.BadCheckpoint):
+            self.happened(CheckpointBad(key, error.key, error.detail))
+        else:
+            self.happened(HoldFailed(key, str(error) or type(error).__name__))
 
     # --- the server ---
 

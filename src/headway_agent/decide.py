@@ -25,6 +25,7 @@ from headway_agent.happenings import (
     NotAnswered,
     NoticeHeard,
     OutputShrank,
+    PrepareFailed,
     Preparing,
     Range,
     RankExited,
@@ -48,6 +49,7 @@ from headway_agent.nodestate import (
     OVER,
     PREPARING,
     REFUSED,
+    UNPREPARED,
     Flight,
     State,
     Task,
@@ -75,9 +77,10 @@ __all__ = [
     "decide", "next_call", "sync_body", "digest_of", "LAZY_AFTER_S", "POLL_WAIT_S", "State", "Task", "Act", "Fact",
     "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
     "Exit", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
-    "Preparing", "CheckpointBad", "CheckpointStored", "ArtifactStored", "Salvaged", "Stepped", "NoticeHeard", "Ticked",
+    "Preparing", "PrepareFailed", "CheckpointBad", "CheckpointStored", "ArtifactStored", "Salvaged",
+    "Stepped", "NoticeHeard", "Ticked",
     "Hold", "Go", "Stop", "Salvage", "Forget", "Lease", "Upgrade", "EndAgent",
-    "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
+    "NOT_BEGUN", "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
 ]  # fmt: skip
 
 NOT_BEGUN = (HOLDING, PREPARING, CLAIMED)
@@ -120,7 +123,7 @@ def _take_over(state: State, task: Task, kept: Kept, now: float, acts: list[Act]
     if kept.address or kept.port:
         task.address, task.port = kept.address, kept.port
     task.started_at = kept.started_at or task.started_at
-    if task.phase in (OVER, ENDED, REFUSED):
+    if task.phase in (OVER, ENDED, REFUSED, UNPREPARED):
         return
     if len(kept.exits) >= len(task.exits):
         task.exits = list(kept.exits)
@@ -164,6 +167,14 @@ def _preparing(state: State, fact: Preparing, now: float, acts: list[Act]) -> No
     if task is not None and task.phase in (HOLDING, PREPARING):
         task.detail = fact.detail
         enter(state, task, PREPARING, now)
+
+
+def _prepare_failed(state: State, fact: PrepareFailed, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(fact.task)
+    if task is not None and task.phase in (HOLDING, PREPARING):
+        state.go_waits.pop(fact.task, None)
+        task.cause, task.detail = fact.cause, fact.detail
+        enter(state, task, UNPREPARED, now)
 
 
 def _checkpoint_bad(state: State, fact: CheckpointBad, now: float, acts: list[Act]) -> None:
@@ -369,7 +380,7 @@ def _told_later(state: State, key: str, stream: str, have: Mapping[str, int]) ->
 
 
 def _ship_from(state: State, task: Task, stream: str, offset: int) -> None:
-    if task.phase in (ENDED, REFUSED):
+    if task.phase in (ENDED, REFUSED, UNPREPARED):
         return
     task.shipped[stream] = offset
     state.ranges = [piece for piece in state.ranges if (piece.task, piece.slot) != (task.key, stream)]
@@ -491,6 +502,7 @@ _HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
     Held: _held,
     HoldFailed: _hold_failed,
     Preparing: _preparing,
+    PrepareFailed: _prepare_failed,
     CheckpointBad: _checkpoint_bad,
     Spawned: _spawned,
     RankExited: _rank_exited,

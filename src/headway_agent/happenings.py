@@ -65,6 +65,15 @@ class Preparing:
 
 
 @dataclass(frozen=True)
+class PrepareFailed:
+    """What the task needs cannot be had, here or elsewhere."""
+
+    task: str
+    cause: str
+    detail: str
+
+
+@dataclass(frozen=True)
 class CheckpointBad:
     """A checkpoint that was to be restored is not what its manifest says, or is gone."""
 
@@ -263,6 +272,7 @@ if TYPE_CHECKING:
         Held,
         HoldFailed,
         Preparing,
+        PrepareFailed,
         CheckpointBad,
         Spawned,
         RankExited,

@@ -9,6 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping, Sequence
 
+    from headway_agent.preparing import Prepared
+
 INHERITED = ("HOME", "PATH", "LANG", "USER", "TMPDIR")
 SUBDIRECTORIES = ("work", "checkpoints", "output")
 
@@ -18,14 +20,18 @@ def base_env(own: Mapping[str, str]) -> dict[str, str]:
     return {name: own[name] for name in INHERITED if name in own}
 
 
-def launch_of(duty: Mapping[str, Any], task_dir: str, address: str, port: int, node_gpus: int) -> dict[str, Any]:
+def launch_of(
+    duty: Mapping[str, Any], task_dir: str, address: str, port: int, node_gpus: int, prepared: Prepared | None = None
+) -> dict[str, Any]:
     """Everything the keeper needs to start the task's ranks once `go` is given."""
     ranks = int(duty.get("ranks") or 1)
     first = int(duty.get("first_rank") or 0)
-    cwd = duty.get("workdir") or f"{task_dir}/work"
+    cwd = (prepared.cwd if prepared else "") or duty.get("workdir") or f"{task_dir}/work"
     split = duty.get("streams") == "split"
     common = _task_env(duty, task_dir, node_gpus)
-    return {
+    common.update(prepared.env if prepared else {})
+    argv = _argv(duty["argv"], prepared.python if prepared else "")
+    launch = {
         "task": duty["task"],
         "grace_s": duty.get("grace_s", 30.0),
         "address": address,
@@ -33,7 +39,7 @@ def launch_of(duty: Mapping[str, Any], task_dir: str, address: str, port: int, n
         "ranks": [
             {
                 "rank": first + local,
-                "argv": list(duty["argv"]),
+                "argv": argv,
                 "env": dict(common, **_rank_env(first + local, local)),
                 "cwd": cwd,
                 "out": f"{task_dir}/rank{first + local}.out",
@@ -42,6 +48,23 @@ def launch_of(duty: Mapping[str, Any], task_dir: str, address: str, port: int, n
             for local in range(ranks)
         ],
     }
+    limits = limits_of(duty)
+    return dict(launch, limits=limits) if limits else launch
+
+
+def limits_of(duty: Mapping[str, Any]) -> dict[str, Any]:
+    """What the task may use, as far as it is limited at all."""
+    limits = {**(duty.get("limits") or {}), **((duty.get("progress") or {}).get("limits") or {})}
+    return {name: limit for name, limit in limits.items() if limit}
+
+
+def _argv(argv: Sequence[str], python: str) -> list[str]:
+    """The command, with the environment's interpreter where it names any."""
+    name = argv[0].rpartition("/")[2]
+    version = name[6:]
+    if python and name.startswith("python") and (not version or version.replace(".", "").isdigit()):
+        return [python, *argv[1:]]
+    return list(argv)
 
 
 def _rank_env(rank: int, local: int) -> dict[str, str]:

@@ -22,6 +22,7 @@ GOING = "going"  # `go` was acted on: its ranks may be alive.
 OVER = "over"  # Nothing of it is alive; its output is not yet all in storage.
 ENDED = "ended"  # The end can be reported.
 REFUSED = "refused"
+UNPREPARED = "unprepared"  # What it needs cannot be had, here or elsewhere.
 
 # What the server is told about each phase. What is missing here is not reported at all.
 REPORTED = {
@@ -31,6 +32,7 @@ REPORTED = {
     OVER: "running",
     ENDED: "ended",
     REFUSED: "refused",
+    UNPREPARED: "failed_prepare",
 }
 DIGESTED = frozenset({"claimed", "running", "ended"})
 
@@ -43,6 +45,7 @@ class Task:
     address: str = ""
     port: int = 0
     detail: str = ""
+    cause: str = ""  # Why it could not be prepared.
     started_at: float = 0.0
     exits: list[Exit] = field(default_factory=list)  # In the order in which the keeper saw them.
     stopped: bool = False  # The server asked for its end.

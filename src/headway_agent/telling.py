@@ -20,6 +20,7 @@ from headway_agent.nodestate import (
     PREPARING,
     REFUSED,
     REPORTED,
+    UNPREPARED,
     Flight,
     State,
     Task,
@@ -151,6 +152,8 @@ def _report(task: Task) -> dict[str, Any]:
         report.update(address=task.address, port=task.port)
     elif task.phase in (REFUSED, PREPARING):
         report["detail"] = task.detail
+    elif task.phase == UNPREPARED:
+        report.update(cause=task.cause, detail=task.detail)
     elif task.phase == ENDED:
         report["outcome"] = dict(task.outcome or {})
     elif task.started_at:

@@ -1,0 +1,88 @@
+"""Reading what lies in storage: from the folder itself on the server's own host, else through the server.
+
+Reads only, and in pieces, so that a large object never lies in memory as a whole. How objects are written is in
+shipping.py.
+"""
+
+from __future__ import annotations
+
+import os
+
+from headway_agent.wire import Connection, Unreachable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterator
+
+    from headway_agent.wire import Home
+
+PIECE_BYTES = 4 << 20
+READ_S_MAX = 120.0
+
+
+class Missing(Exception):
+    """There is no such object."""
+
+
+class Objects:
+    """Storage as a reader sees it. Raises Missing, or OSError where storage cannot be reached."""
+
+    def __init__(self, folder: str, home: Home | None) -> None:
+        self._folder, self._home = folder, home
+
+    def read(self, key: str) -> bytes:
+        return b"".join(self.pieces(key))
+
+    def pieces(self, key: str, wanted: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+        """The object from its beginning, piece by piece. `wanted` is asked before each, and may raise."""
+        return self._from_folder(key, wanted) if self._folder else self._from_server(key, wanted)
+
+    def local(self, key: str) -> str:
+        """The path of the object where it lies on this machine; empty where it does not."""
+        path = os.path.join(self._folder, key) if self._folder else ""
+        return path if path and os.path.isfile(path) else ""
+
+    def _from_folder(self, key: str, wanted: Callable[[], None]) -> Iterator[bytes]:
+        try:
+            file = open(os.path.join(self._folder, key), "rb")  # noqa: SIM115 - closed below, after the last piece.
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise Missing(key) from None
+        with file:
+            while True:
+                wanted()
+                piece = file.read(PIECE_BYTES)
+                if not piece:
+                    return
+                yield piece
+
+    def _from_server(self, key: str, wanted: Callable[[], None]) -> Iterator[bytes]:
+        assert self._home is not None
+        connection, offset = Connection(self._home), 0
+        try:
+            while True:
+                wanted()
+                status, piece = _get(connection, key, offset)
+                if status == 416:  # Nothing begins there: the object ended with the last piece.
+                    return
+                if piece:
+                    yield piece
+                offset += len(piece)
+                if status == 200 or len(piece) < PIECE_BYTES:
+                    return
+        finally:
+            connection.close()
+
+
+def _get(connection: Connection, key: str, offset: int) -> tuple[int, bytes]:
+    headers = {"Range": f"bytes={offset}-{offset + PIECE_BYTES - 1}"}
+    try:
+        status, piece = connection.request("GET", f"/agent/objects/{key}", b"", READ_S_MAX, headers=headers)
+    except Unreachable as error:
+        raise OSError(f"the server could not be reached: {error}") from None
+    if status == 404:
+        raise Missing(key)
+    if status == 401:
+        connection.home.read_token()
+    if status not in (200, 206, 416):
+        raise OSError(f"the server answered {status} for {key}")
+    return status, piece
