@@ -92,6 +92,21 @@ class SqlConformance(StoreConformance):
         assert ids(save(store, a_job())) == ["j1"]
         store.close()
 
+    def test_a_database_of_the_first_layout_is_brought_to_this_one(self, place: Path) -> None:
+        migrate(self.url(place), "r0001")
+        database = Database(self.url(place))
+        with database.writes.begin() as connection:
+            spec = '{"command": ["true"], "name": "old"}'
+            connection.execute(
+                sa.text("INSERT INTO jobs (seq, id, version, spec) VALUES (1, 'j0', 1, :spec)"), {"spec": spec}
+            )
+            connection.execute(sa.text("UPDATE counters SET job_seq = 1"))
+        database.close()
+        store = self.open_store(place)
+        assert [(job.id, job.spec.name, job.quick_ends) for job in store.unfinished()] == [("j0", "old", 0)]
+        assert ids(save(store, a_job())) == ["j1"]
+        store.close()
+
     def test_migrations_lead_to_the_tables_that_are_made_at_once(self, place: Path) -> None:
         from alembic.autogenerate import compare_metadata
         from alembic.migration import MigrationContext

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from headway.core.events import Event
 from headway.core.model import ENDS, Attempt, Job, JobId, Phase
 from headway.store import rows
+from headway.store.files_sql import FileStatements, FileWriter, jobs_of
 from headway.store.protocol import (
     Batch,
     Committed,
@@ -41,9 +42,16 @@ def in_chunks(values: Sequence[Any], size: int = CHUNK) -> Iterable[tuple[Any, .
 class Commit:
     """A batch being written. Use it once: construct, `write`, and after the transaction is through, read `written`."""
 
-    def __init__(self, connection: sa.Connection, statements: Statements, written: Mapping[JobId, Written]) -> None:
+    def __init__(
+        self,
+        connection: sa.Connection,
+        statements: Statements,
+        files: FileStatements,
+        written: Mapping[JobId, Written],
+    ) -> None:
         self._connection = connection
         self._sql = statements
+        self._files = files
         self._before = written
         self.written: dict[JobId, Written | None] = {}  # None: nothing to remember any more.
         self._seqs: dict[JobId, int] = {}
@@ -60,6 +68,9 @@ class Commit:
             raise LeaderLost(f"this server led in epoch {epoch}; the store is in epoch {led}")
         self._event_seq, self._job_seq = event_seq, job_seq
         self._look_up(batch)
+        files = FileWriter(self._connection, self._files, batch.files) if batch.files is not None else None
+        if files is not None:
+            files.look()
         self._save_jobs(batch)
         forgotten = self._forget(batch)
         for event in batch.events:
@@ -69,10 +80,11 @@ class Commit:
             self._run(statement, forgotten)
         self._run(self._sql.put_node, [rows.node_row(node) for node in batch.nodes])
         log_ends = self._save_logs(batch)
+        fenced = files.save(self._seqs) if files is not None else ()
         if (self._event_seq, self._job_seq) != (event_seq, job_seq):
             self._connection.exec_driver_sql(self._sql.count, (self._event_seq, self._job_seq, 1))
         first_job_seq = job_seq + 1 if self._job_seq > job_seq else 0
-        return Committed(self._event_seq, frozenset(self._stale), first_job_seq, log_ends)
+        return Committed(self._event_seq, frozenset(self._stale), first_job_seq, log_ends, frozenset(fenced))
 
     def _run(self, statement: str, many: list[Row]) -> None:
         if many:
@@ -85,6 +97,8 @@ class Commit:
         asked.update(dict.fromkeys(event.job for event in batch.events if event.job))
         for part in (batch.logs, batch.move_logs, batch.drop_logs):
             asked.update(dict.fromkeys(entry.job for entry in part))
+        if batch.files is not None:
+            asked.update(dict.fromkeys(jobs_of(batch.files)))
         for chunk in in_chunks(list(asked)):
             found = self._connection.exec_driver_sql(self._sql.many(self._sql.versions, chunk), chunk)
             for id, seq, version, state in found.fetchall():

@@ -14,77 +14,41 @@ from typing import Any
 import pytest
 
 from headway.core.events import Event
-from headway.core.model import Attempt, Cause, Job, Node, Outcome, Phase, Resources, Retries, State, Task
-from headway.core.spec import JobSpec
+from headway.core.model import Attempt, Cause, Node, Outcome, Phase, Resources, Retries, State, Task
+from headway.core.progress_spec import Again, Environment, Input, Limits, LogPolicy, Progress, ResumeFrom
+from headway.store.conformance_files import FileConformance
 from headway.store.protocol import (
     Batch,
     Forget,
     JobChange,
     JobFilter,
     LeaderLost,
-    LogRange,
     Store,
     SubmitKey,
 )
+from headway.store.specimens import a_job as a_job
+from headway.store.specimens import a_range as a_range
+from headway.store.specimens import change as change
+from headway.store.specimens import ended as ended
+from headway.store.specimens import ids as ids
+from headway.store.specimens import numbers as numbers
+from headway.store.specimens import placed as placed
+from headway.store.specimens import save as save
+from headway.store.specimens import with_tasks as with_tasks
+
+PROGRESS = Progress(
+    bundle="b" * 64,
+    environment=Environment("uv-lock", "uv.lock"),
+    inputs=(Input("data", "/data"),),
+    params=(("lr", 0.1), ("amp", True), ("name", "x")),
+    again=Again((75,)),
+    log_policies=(LogPolicy("ECC", "bad gpu"),),
+    limits=Limits(pending_s=60.0),
+    resume_from=ResumeFrom("j0", 7),
+)
 
 
-def a_job(id: str = "j1", *, name: str = "train", user: str = "ada", **fields: Any) -> Job:
-    """A new job, ready to be saved. Keywords of JobSpec go there, all others to the job."""
-    in_spec = {key: fields.pop(key) for key in list(fields) if key in JobSpec.__slots__}
-    spec = JobSpec(command=("python", "train.py"), name=name, **in_spec)
-    return Job(id, spec, user, **{"submitted_at": 100.0, "version": 1, **fields})
-
-
-def placed(job: Job, *nodes: str, number: int = 1, phase: Phase = Phase.PLACED) -> Job:
-    """The next version of a job, with an attempt on these nodes."""
-    tasks = tuple(Task(index, node, phase=phase) for index, node in enumerate(nodes or ("n1",)))
-    attempt = Attempt(number, tasks, placed_at=110.0 + number)
-    return replace(job, state=State.STARTING, attempt=attempt, version=job.version + 1)
-
-
-def ended(job: Job, at: float = 200.0) -> Job:
-    """The next version of a job: it succeeded."""
-    attempt = job.attempt and replace(job.attempt, ended_at=at, tasks=_phase(job.attempt, Phase.ENDED))
-    return replace(job, state=State.SUCCEEDED, attempt=attempt, ended_at=at, version=job.version + 1)
-
-
-def with_tasks(job: Job, phase: Phase) -> Job:
-    """The next version of a job, all its tasks in this phase."""
-    assert job.attempt is not None
-    return replace(job, attempt=replace(job.attempt, tasks=_phase(job.attempt, phase)), version=job.version + 1)
-
-
-def change(job: Job, *kinds: str) -> JobChange:
-    """The change that makes this version of the job, with events of these kinds."""
-    events = tuple(Event(kind, job.submitted_at, job.id, job.number) for kind in kinds)
-    return JobChange(job, job.version - 1, events)
-
-
-def a_range(start: int, end: int, job: str = "j1", attempt: int = 1, **fields: Any) -> LogRange:
-    where = {"task": 0, "rank": 0, "stream": "out", "key": f"k{start}", "key_offset": 0, "at": 1.5, **fields}
-    return LogRange(job=job, attempt=attempt, start=start, end=end, **where)
-
-
-def save(store: Store, *jobs: Job) -> list[Job]:
-    """Save versions of jobs, one batch each, and return them as the store has them."""
-    for job in jobs:
-        assert not store.commit(Batch(jobs=[change(job, "Saved")])).stale
-    return store.jobs([job.id for job in jobs])
-
-
-def ids(jobs: list[Job]) -> list[str]:
-    return [job.id for job in jobs]
-
-
-def numbers(store: Store) -> list[int]:
-    return [event.seq for event in store.events(0, 100_000)]
-
-
-def _phase(attempt: Attempt, phase: Phase) -> tuple[Task, ...]:
-    return tuple(replace(task, phase=phase) for task in attempt.tasks)
-
-
-class StoreConformance:
+class StoreConformance(FileConformance):
     """Subclass it, say how to open a store, and run pytest."""
 
     def open_store(self, place: Path) -> Store:
@@ -117,15 +81,16 @@ class StoreConformance:
         assert store.commit(Batch()).last_seq == 0
 
     def test_a_job_comes_back_as_it_was_saved(self, store: Store) -> None:
-        outcome = Outcome(3, None, 1, Cause.USER_CODE, "ValueError: Größe", 77)
+        outcome = Outcome(3, None, 1, Cause.USER_CODE, "ValueError: Größe", 77, (("bad gpu", "exclude_node"),))
         task = Task(1, "n2", (0, 3), Phase.ENDED, "10.0.0.2", 4711, outcome)
-        attempt = Attempt(2, (Task(0, "n1"), task), 1.25, 2.5, 3.75, Cause.USER_CODE, "rank 1", 3, 10, 30, 20)
+        attempt = Attempt(2, (Task(0, "n1"), task), 1.25, 2.5, 3.75, Cause.USER_CODE, "rank 1", 3, 10, 30, 20, 3.5)
         job = a_job(
             project="vision", queue="night", pool="lab", priority=-3, nodes=2, ranks_per_node=8,
             resources=Resources(2.5, 1 << 40, 2), env=(("B", "1"), ("A", "é")), tags=(("k", "v"),), wall_s_max=60.5,
             streams="split", workdir="/data", state=State.FAILED, attempt=attempt, cause=Cause.USER_CODE,
             detail="it's \"quoted\"; 100 %", retries=Retries(1, 2, 3), not_before=5.5, stop_by=6.5, grace_s=7.5,
-            avoid=("n3", "n4"), ended_at=8.5, retry_of="j0", array_id="a", array_index=4,
+            avoid=("n3", "n4"), ended_at=8.5, retry_of="j0", array_id="a", array_index=4, quick_ends=2,
+            progress=PROGRESS,
         )  # fmt: skip
         store.commit(Batch(jobs=[change(job)]))
         assert store.jobs(["j1"]) == [replace(job, seq=1)]

@@ -13,6 +13,7 @@ from itertools import islice
 
 from headway.core.events import Event
 from headway.core.model import ENDS, Attempt, Job, JobId, Node, NodeId, Phase, Task
+from headway.store.memory_files import MemoryFiles
 from headway.store.protocol import (
     Batch,
     Committed,
@@ -31,10 +32,11 @@ from headway.store.protocol import (
 FENCED = frozenset({Phase.LOST, Phase.RELEASED})
 
 
-class MemoryStore:
+class MemoryStore(MemoryFiles):
     """Everything in dictionaries under one lock."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock = threading.RLock()
         self._jobs: dict[JobId, Job] = {}  # In order of `seq`.
         self._open: dict[JobId, Job] = {}
@@ -80,6 +82,7 @@ class MemoryStore:
                 if change.job.version != change.expected_version + 1:
                     raise wrong_version(change)
             stale = repeated_jobs(batch.keys, self._keys)
+            open_tasks = self._open_tasks(batch.files) if batch.files is not None else set()
             first_job_seq = self._save_jobs(batch.jobs, stale)
             for forget in batch.forget:
                 self._forget(forget, stale)
@@ -90,7 +93,8 @@ class MemoryStore:
             for key in batch.keys:
                 self._keys.setdefault(key.key, key)
             log_ends = self._save_logs(batch)
-            return Committed(len(self._events), frozenset(stale), first_job_seq, log_ends)
+            fenced = self._save_files(batch.files, open_tasks) if batch.files is not None else ()
+            return Committed(len(self._events), frozenset(stale), first_job_seq, log_ends, frozenset(fenced))
 
     def _save_jobs(self, changes: Iterable[JobChange], stale: set[JobId]) -> int:
         first_job_seq = 0
@@ -131,6 +135,7 @@ class MemoryStore:
             return
         for kept in (self._jobs, self._attempts, self._logs, self._log_ends):
             kept.pop(job.id, None)
+        self._forget_files(job.id)
         for seq in self._events_of.pop(job.id, ()):
             self._events[seq - 1] = None
         self._record(forget.event)

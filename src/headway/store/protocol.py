@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headway.core.checkpoints import Checkpoint
 from headway.core.errors import HeadwayError
 from headway.core.events import Event
 from headway.core.model import Attempt, Job, JobId, Node, NodeId
@@ -65,8 +66,62 @@ class LogRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Artifact:
+    """One file that a task keeps: whole in one object, or in numbered parts."""
+
+    job: JobId
+    attempt: int
+    task: int
+    path: str
+    size: int
+    sha256: str
+    keys: tuple[str, ...]
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Code that was uploaded, named by its content. Its manifest and files are in storage."""
+
+    digest: str
+    bytes: int
+    files: int
+    created_at: float
+    last_used_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """That a job needs something beyond its own rows: a `bundle`, or the parts of an `origin` job's checkpoints."""
+
+    job: JobId
+    kind: str
+    name: str
+
+
+@dataclass
+class Files:
+    """What a batch writes about checkpoints, artifacts and bundles.
+
+    The fence: a checkpoint or artifact is left out, and its job named in `fenced`, unless, before this batch, its
+    attempt was the job's newest, had not ended, and its task was neither lost nor released. (Within a batch the order
+    of things is the writer's to respect.) A checkpoint of attempt 0 is one that a job without attempts begins from.
+    """
+
+    checkpoints: list[Checkpoint] = field(default_factory=list)  # The same id replaces what is there.
+    changed: list[Checkpoint] = field(default_factory=list)  # Their state and pin, where they are there.
+    dropped: list[Checkpoint] = field(default_factory=list)
+    artifacts: list[Artifact] = field(default_factory=list)  # The same task and path replaces what is there.
+    bundles: list[Bundle] = field(default_factory=list)  # The same digest replaces what is there.
+    dropped_bundles: list[str] = field(default_factory=list)  # Left out when a job uses it.
+    uses: list[Use] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
-    """Delete an ended job with its attempts, tasks and log index. Its events go, but a JobForgotten event is added.
+    """Delete an ended job with its attempts, tasks, log index, checkpoints, artifacts and uses.
+
+    Its events go, but a JobForgotten event is added.
 
     A job that has not ended, or does not exist, is left out with its event and named in `stale`.
     """
@@ -101,6 +156,7 @@ class Batch:
     keys: Sequence[SubmitKey] = ()
     forget: Sequence[Forget] = ()
     events: Sequence[Event] = ()  # Events that belong to no job change.
+    files: Files | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +167,7 @@ class Committed:
     stale: frozenset[JobId] = frozenset()  # Job changes that were left out: their version had moved on.
     first_job_seq: int = 0  # Number of the first new job; 0 when there is none.
     log_ends: Mapping[Stream, int] = field(default_factory=dict)  # Of each stream in `logs`; 0 behind the fence.
+    fenced: frozenset[JobId] = frozenset()  # Jobs of which a checkpoint or artifact was left out.
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +264,28 @@ class Store(Protocol):
         ...
 
     def submitted(self, key: str) -> SubmitKey | None: ...
+
+    def checkpoints(self, job: JobId) -> list[Checkpoint]:
+        """In order of attempt, step and task."""
+        ...
+
+    def checkpoints_under(self, prefix: str) -> list[Checkpoint]:
+        """Those of any job whose manifest's key begins with this, in order of key."""
+        ...
+
+    def artifacts(self, job: JobId, attempt: int | None = None) -> list[Artifact]:
+        """In order of attempt, task and path."""
+        ...
+
+    def bundle(self, digest: str) -> Bundle | None: ...
+
+    def bundles(self, unused_since: float | None = None) -> list[Bundle]:
+        """All, in order of digest; or those that no job uses and that were last used before then."""
+        ...
+
+    def users(self, kind: str, name: str) -> list[JobId]:
+        """The jobs that need this, in order of `seq`."""
+        ...
 
     def ended_before(self, when: float, limit: int) -> list[JobId]:
         """Ended jobs whose end is older than `when` and that still have logs: for retention."""

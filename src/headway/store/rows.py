@@ -13,10 +13,12 @@ from dataclasses import fields, is_dataclass
 from functools import cache, lru_cache
 from typing import Any
 
+from headway.core.checkpoints import Checkpoint
 from headway.core.events import Event
 from headway.core.model import Attempt, Cause, Job, Node, Outcome, Phase, Resources, Retries, State, Task
+from headway.core.progress_spec import PLAIN, Progress
 from headway.core.spec import JobSpec
-from headway.store.protocol import LogRange, SubmitKey
+from headway.store.protocol import Artifact, Bundle, LogRange, SubmitKey
 
 Row = Sequence[Any]
 
@@ -31,8 +33,14 @@ def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
 
 
+_PLAIN: dict[Any, Any] = {Progress: PLAIN}
+"""Groups of words that most jobs leave out: nothing is kept of them then."""
+
+
 def _as_dict(value: Any) -> dict[str, Any]:
     kind: Any = type(value)
+    if kind in _PLAIN and value == _PLAIN[kind]:
+        return {}
     return {name: getattr(value, name) for name in _names(kind)}
 
 
@@ -71,8 +79,11 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 def _dataclass_reader(kind: Any) -> Callable[[dict[str, Any]], Any]:
     readers = {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()}
     apart = [(name, read) for name, read in readers.items() if read is not _same]
+    plain = _PLAIN.get(kind)
 
     def read_fields(raw: dict[str, Any]) -> Any:
+        if not raw and plain is not None:
+            return plain
         for name, read in apart:
             if name in raw:
                 raw[name] = read(raw[name])
@@ -107,12 +118,13 @@ def new_job_row(job: Job, seq: int, spec_json: str) -> Row:
         spec.priority, spec.name, spec_json, job.submitted_at, job.cause and job.cause.value, plain(job.detail),
         job.retries.user, job.retries.platform, job.retries.capacity, job.not_before, job.stop_by, job.grace_s,
         job.ended_at, to_json(job.avoid) if job.avoid else "[]", job.retry_of, job.array_id, job.array_index,
+        job.quick_ends,
     )  # fmt: skip
 
 
 CHANGING = (
     "version", "state", "attempt", "cause", "detail", "retries_user", "retries_platform", "retries_capacity",
-    "not_before", "stop_by", "grace_s", "ended_at", "avoid",
+    "not_before", "stop_by", "grace_s", "ended_at", "avoid", "quick_ends",
 )  # fmt: skip
 """The columns of a job that change after it was submitted, in the table's order."""
 
@@ -122,7 +134,7 @@ def changed_job_row(job: Job, seq: int) -> Row:
     return (
         job.version, job.state.value, job.number, job.cause and job.cause.value, plain(job.detail), job.retries.user,
         job.retries.platform, job.retries.capacity, job.not_before, job.stop_by, job.grace_s, job.ended_at,
-        to_json(job.avoid) if job.avoid else "[]", seq,
+        to_json(job.avoid) if job.avoid else "[]", job.quick_ends, seq,
     )  # fmt: skip
 
 
@@ -130,7 +142,7 @@ def attempt_row(attempt: Attempt, seq: int) -> Row:
     return (
         seq, attempt.number, attempt.placed_at, attempt.started_at, attempt.ended_at,
         attempt.cause and attempt.cause.value, plain(attempt.detail), attempt.exit_code, attempt.resumed_step,
-        attempt.seen_step, attempt.committed_step,
+        attempt.seen_step, attempt.committed_step, attempt.committed_at,
     )  # fmt: skip
 
 
@@ -149,7 +161,7 @@ def read_job(row: Row, tasks: tuple[Task, ...]) -> Job:
     (
         seq, id, version, state, number, _, user, _, _, _, _, spec, submitted_at, cause, detail, retries_user,
         retries_platform, retries_capacity, not_before, stop_by, grace_s, ended_at, avoid, retry_of, array_id,
-        array_index, _, *attempt,
+        array_index, quick_ends, _, *attempt,
     ) = row  # fmt: skip
     if retries_user or retries_platform or retries_capacity:
         retries = Retries(retries_user, retries_platform, retries_capacity)
@@ -160,7 +172,7 @@ def read_job(row: Row, tasks: tuple[Task, ...]) -> Job:
         read_attempt(attempt, tasks) if number else None,
         CAUSES[cause], detail, retries, not_before, stop_by, grace_s,
         tuple(json.loads(avoid)) if avoid != "[]" else (),
-        ended_at, retry_of, array_id, array_index, version, seq,
+        ended_at, retry_of, array_id, array_index, version, seq, quick_ends,
     )  # fmt: skip
 
 
@@ -169,9 +181,9 @@ NO_RETRIES = Retries()
 
 def read_attempt(row: Row, tasks: tuple[Task, ...]) -> Attempt:
     """The attempt of a row of `attempts` without its job."""
-    number, placed_at, started_at, ended_at, cause, detail, exit_code, resumed, seen, committed = row
+    number, placed_at, started_at, ended_at, cause, detail, exit_code, resumed, seen, committed, at = row
     return Attempt(
-        number, tasks, placed_at, started_at, ended_at, CAUSES[cause], detail, exit_code, resumed, seen, committed
+        number, tasks, placed_at, started_at, ended_at, CAUSES[cause], detail, exit_code, resumed, seen, committed, at
     )
 
 
@@ -185,6 +197,7 @@ def read_task(row: Row) -> Task:
 def _outcome(text: str) -> Outcome:
     raw = json.loads(text)
     cause = CAUSES[raw.pop("cause", None)]
+    raw["policies"] = tuple(map(tuple, raw.get("policies", ())))
     return Outcome(**{name: value for name, value in raw.items() if name in _names(Outcome)}, cause=cause)
 
 
@@ -234,3 +247,35 @@ def key_row(key: SubmitKey) -> Row:
 
 def read_key(row: Row) -> SubmitKey:
     return SubmitKey(row[0], tuple(json.loads(row[1])), row[2], row[3])
+
+
+# --- files ---
+def checkpoint_row(entry: Checkpoint, seq: int) -> Row:
+    return (
+        seq, entry.attempt, entry.task, entry.step, entry.how, entry.key, entry.bytes, entry.files, entry.at,
+        to_json(dict(entry.metrics)) if entry.metrics else "{}", entry.state, int(entry.pinned),
+    )  # fmt: skip
+
+
+def read_checkpoint(row: Row, job: str) -> Checkpoint:
+    _, attempt, task, step, how, key, size, files, at, metrics, state, pinned = row
+    return Checkpoint(job, attempt, task, step, how, key, size, files, at, json.loads(metrics), state, bool(pinned))
+
+
+def artifact_row(entry: Artifact, seq: int) -> Row:
+    return (
+        seq, entry.attempt, entry.task, plain(entry.path), entry.size, entry.sha256, to_json(entry.keys), entry.at
+    )  # fmt: skip
+
+
+def read_artifact(row: Row, job: str) -> Artifact:
+    _, attempt, task, path, size, sha256, keys, at = row
+    return Artifact(job, attempt, task, path, size, sha256, tuple(json.loads(keys)), at)
+
+
+def bundle_row(bundle: Bundle) -> Row:
+    return (bundle.digest, bundle.bytes, bundle.files, bundle.created_at, bundle.last_used_at)
+
+
+def read_bundle(row: Row) -> Bundle:
+    return Bundle(*row)

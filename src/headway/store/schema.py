@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "r0001"
-KNOWN_REVISIONS = frozenset({REVISION})
+REVISION = "r0002"
+KNOWN_REVISIONS = frozenset({"r0001", REVISION})
 
 metadata = sa.MetaData()
 
@@ -70,6 +70,7 @@ jobs = sa.Table(
     _text("avoid", "[]"),
     *_maybe(sa.Text(), "retry_of", "array_id"),
     *_maybe(_Int, "array_index"),
+    _int("quick_ends"),
 )
 sa.Index("ix_jobs_state", jobs.c.state, jobs.c.seq)
 sa.Index("ix_jobs_project", jobs.c.project, jobs.c.seq)
@@ -87,6 +88,7 @@ attempts = sa.Table(
     *_maybe(sa.Text(), "cause"),
     _text("detail"),
     *_maybe(_Int, "exit_code", *_STEPS),
+    *_maybe(sa.Double(), "committed_at"),
     sqlite_with_rowid=False,
 )
 
@@ -166,6 +168,55 @@ log_ends = sa.Table(
     _int("end"),
     sqlite_with_rowid=False,
 )
+
+checkpoints = sa.Table(
+    "checkpoints",
+    metadata,
+    *(_key(name) for name in ("job", "attempt", "task", "step")),
+    _text("how"),
+    _text("key", type_=_Id),
+    _int("bytes"),
+    _int("files"),
+    _float("at"),
+    _text("metrics", "{}"),
+    _text("state", "committed"),
+    _int("pinned"),
+    sqlite_with_rowid=False,
+)
+sa.Index("ix_checkpoints_key", checkpoints.c.key)
+
+artifacts = sa.Table(
+    "artifacts",
+    metadata,
+    *(_key(name) for name in ("job", "attempt", "task")),
+    _key("path", _Id),
+    _int("size"),
+    _text("sha256"),
+    _text("keys", "[]"),
+    _float("at"),
+    sqlite_with_rowid=False,
+)
+
+bundles = sa.Table(
+    "bundles",
+    metadata,
+    _key("digest", _Id),
+    _int("bytes"),
+    _int("files"),
+    _float("created_at"),
+    _float("last_used_at"),
+)
+
+# What a job needs beyond its own rows: its bundle, the jobs whose checkpoints it began from.
+uses = sa.Table(
+    "uses",
+    metadata,
+    _key("job"),
+    _key("kind", _Id),
+    _key("name", _Id),
+    sqlite_with_rowid=False,
+)
+sa.Index("ix_uses_name", uses.c.kind, uses.c.name)
 
 submit_keys = sa.Table(
     "submit_keys",

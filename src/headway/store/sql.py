@@ -22,6 +22,8 @@ from headway.core.model import Attempt, Job, JobId, Node, NodeId, Task
 from headway.store import rows, schema
 from headway.store.commit import Commit, Written, in_chunks
 from headway.store.databases import Database
+from headway.store.files_sql import FileReads, FileStatements
+from headway.store.files_sql import seq_of as _seq_of
 from headway.store.protocol import Batch, Committed, JobFilter, Lead, LogRange, SubmitKey, wrong_version
 from headway.store.rows import Row
 from headway.store.statements import JOBS, Statements
@@ -30,12 +32,13 @@ OUT_OF_ORDER = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc
 MIGRATE_S_MAX = 3600.0
 
 
-class SqlStore:
+class SqlStore(FileReads):
     """Jobs, events, nodes and the log index in a database. Open it with `SqlStore.open(url)`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._sql = Statements(database.reads.dialect)
+        self._files = FileStatements(self._sql)
         self._lock = threading.Lock()
         self._written: dict[JobId, Written] = {}
 
@@ -99,7 +102,7 @@ class SqlStore:
             if change.job.version != change.expected_version + 1:
                 raise wrong_version(change)
         with self._writing() as connection:
-            commit = Commit(connection, self._sql, self._written)
+            commit = Commit(connection, self._sql, self._files, self._written)
             done = commit.write(batch, epoch)
         for id, written in commit.written.items():
             if written is None:
@@ -262,10 +265,6 @@ class SqlStore:
         with self._reading() as connection:
             row = connection.exec_driver_sql(self._sql.submitted, (rows.plain(key),)).one_or_none()
         return rows.read_key(row) if row else None
-
-
-def _seq_of(job: JobId) -> sa.ScalarSelect[Any]:
-    return sa.select(schema.jobs.c.seq).where(schema.jobs.c.id == rows.plain(job)).scalar_subquery()
 
 
 def _reason(error: Exception) -> str:

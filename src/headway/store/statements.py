@@ -51,22 +51,23 @@ class Statements:
             .select_from(counters.join(schema.leader, schema.leader.c.one == counters.c.one))
             .with_for_update()
         )
-        self.count = self._update(counters, ["event_seq", "job_seq"], ["one"])
-        self.lead = self._update(schema.leader, ["server", "epoch", "until", "address"], ["one"])
+        self.count = self.update(counters, ["event_seq", "job_seq"], ["one"])
+        self.lead = self.update(schema.leader, ["server", "epoch", "until", "address"], ["one"])
 
-        self.insert_job = self._insert(jobs)
-        self.update_job = self._update(jobs, rows.CHANGING, ["seq"])
-        self.put_attempt = self._upsert(attempts)
-        self.put_task = self._upsert(tasks, rows.TASK)
-        self.insert_event = self._insert(events)
-        self.put_node = self._upsert(schema.nodes)
-        self.insert_key = self._insert(schema.submit_keys)
-        self.insert_log = self._insert(ranges)
-        self.put_log = self._upsert(ranges)
-        self.put_log_end = self._upsert(ends)
-        self.drop_log = self._delete(ranges, ["job", "attempt", "task", "rank", "stream", "start", "end", "key"])
-        self.forget = [self._delete(table, ["job"]) for table in (attempts, tasks, ranges, ends)]
-        self.forget += [self._delete(events, ["job_seq"]), self._delete(jobs, ["seq"])]
+        self.insert_job = self.insert(jobs)
+        self.update_job = self.update(jobs, rows.CHANGING, ["seq"])
+        self.put_attempt = self.upsert(attempts)
+        self.put_task = self.upsert(tasks, rows.TASK)
+        self.insert_event = self.insert(events)
+        self.put_node = self.upsert(schema.nodes)
+        self.insert_key = self.insert(schema.submit_keys)
+        self.insert_log = self.insert(ranges)
+        self.put_log = self.upsert(ranges)
+        self.put_log_end = self.upsert(ends)
+        self.drop_log = self.delete(ranges, ["job", "attempt", "task", "rank", "stream", "start", "end", "key"])
+        of_job = (attempts, tasks, ranges, ends, schema.checkpoints, schema.artifacts, schema.uses)
+        self.forget = [self.delete(table, ["job"]) for table in of_job]
+        self.forget += [self.delete(events, ["job_seq"]), self.delete(jobs, ["seq"])]
 
         self.versions = self._text(
             sa.select(jobs.c.id, jobs.c.seq, jobs.c.version, jobs.c.state).where(_among(jobs.c.id))
@@ -121,27 +122,31 @@ class Statements:
             raise AssertionError(f"the parameters of {compiled} stand in the order {order}, not {list(binds)}")
         return str(compiled)
 
-    def _insert(self, table: sa.Table, columns: Iterable[str] | None = None) -> str:
+    def insert(self, table: sa.Table, columns: Iterable[str] | None = None) -> str:
         names = list(columns or table.c.keys())
         return self._text(table.insert().values({name: sa.bindparam(name) for name in names}), names)
 
-    def _upsert(self, table: sa.Table, columns: Iterable[str] | None = None) -> str:
+    def upsert(self, table: sa.Table, columns: Iterable[str] | None = None) -> str:
         """Insert, or overwrite what has the same key. Both databases spell it alike."""
         names = list(columns or table.c.keys())
         quote = self._dialect.identifier_preparer.quote
         keys = ", ".join(quote(column.name) for column in table.primary_key)
         rest = [quote(name) for name in names if not table.c[name].primary_key]
         update = ", ".join(f"{name} = excluded.{name}" for name in rest)
-        return f"{self._insert(table, names)} ON CONFLICT ({keys}) DO UPDATE SET {update}"
+        return f"{self.insert(table, names)} ON CONFLICT ({keys}) DO UPDATE SET {update}"
 
-    def _update(self, table: sa.Table, columns: Iterable[str], keys: Sequence[str]) -> str:
+    def insert_new(self, table: sa.Table) -> str:
+        """Insert, or leave what has the same key."""
+        return f"{self.insert(table)} ON CONFLICT DO NOTHING"
+
+    def update(self, table: sa.Table, columns: Iterable[str], keys: Sequence[str]) -> str:
         names = list(columns)
         where = [table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
         values: dict[str, Any] = {name: sa.bindparam(f"set_{name}") for name in names}
         binds = [f"set_{name}" for name in names] + [f"where_{key}" for key in keys]
         return self._text(table.update().where(*where).values(values), binds)
 
-    def _delete(self, table: sa.Table, keys: Sequence[str]) -> str:
+    def delete(self, table: sa.Table, keys: Sequence[str]) -> str:
         where = [table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
         return self._text(table.delete().where(*where), [f"where_{key}" for key in keys])
 
