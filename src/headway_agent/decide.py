@@ -323,6 +323,12 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
     flight, reply = _landed(state, fact.seq), fact.reply
     if flight is None:
         return
+    if (reply["leader_epoch"], reply.get("said", 0)) < (state.leader_epoch, state.said):
+        # A later reply came before it. What it says to do may have been done and forgotten since; by its digest the
+        # next sync shows what is missing, and what this one told is told again.
+        _say_again(state, flight, now)
+        return
+    state.said = reply.get("said", 0)
     if flight.full:
         state.full_due = False
     if reply["leader_epoch"] != state.leader_epoch:
@@ -481,8 +487,11 @@ def _stop(state: State, task: Task, grace_s: float, cause: str, now: float, acts
 
 def _not_answered(state: State, fact: NotAnswered, now: float, acts: list[Act]) -> None:
     flight = _landed(state, fact.seq)
-    if flight is None:
-        return
+    if flight is not None:
+        _say_again(state, flight, now)
+
+
+def _say_again(state: State, flight: Flight, now: float) -> None:
     for key, urgent in flight.reports.items():
         if key in state.tasks:
             change(state, key, urgent, now)

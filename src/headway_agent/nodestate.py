@@ -79,6 +79,7 @@ class State:
     agent_epoch: int = 1
     agent_version: str = ""
     leader_epoch: int = 0
+    said: int = 0  # The newest reply of this leader that was applied.
     deadline_s: float = 0.0
     granted_s: float = 0.0
     granted_by_s: float = 0.0  # When the sync was sent that brought the lease; an older one brings nothing.

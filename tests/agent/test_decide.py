@@ -340,6 +340,15 @@ def test_another_version_is_fetched_and_an_older_agent_ends_itself() -> None:
     assert [type(act) for act in agent.decide(state, Superseded(), 2.0)] == [EndAgent]
 
 
+def test_a_reply_that_was_overtaken_starts_nothing_and_its_news_are_told_again() -> None:
+    state = a_claimed()
+    exchange(state, said=7)
+    agent.decide(state, Troubled("logs", "full"), 1.0)
+    _, acts = exchange(state, said=6, duties=[a_duty("go")])
+    assert acts == []
+    assert exchange(state, said=8)[0]["troubles"]
+
+
 def test_troubles_are_said_once_and_their_end_too() -> None:
     state = a_state()
     agent.decide(state, Troubled("logs", "disk full"), 1.0)

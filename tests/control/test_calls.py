@@ -76,7 +76,9 @@ def test_a_node_that_was_given_up_is_asked_who_it_is() -> None:
     pool = Pool("local", "local", nodes_min=1)
     leader.do(Saw(pool, GONE, dict(leader.cycle.book.nodes))).result()
     assert "n1" not in leader.cycle.book.nodes
-    assert reply_to(leader, seq=2, leader_epoch=0, reports_digest="0" * 16, duties_digest="0" * 16)["resend"]
+    reply = reply_to(leader, seq=2, leader_epoch=0, reports_digest="0" * 16, duties_digest="0" * 16)
+    assert reply["resend"]
+    assert reply["lease_left_s"] is None
 
 
 def test_a_look_from_before_the_node_came_back_ends_nothing() -> None:

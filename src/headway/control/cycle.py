@@ -215,9 +215,12 @@ class Cycle:
         node = self.book.nodes.get(session.node)
         pool = self.pools.get(node.pool) if node else None
         session.follow = self._followed(session)
+        session.said += 1
         return {
             "leader_epoch": self.epoch,
-            "lease_left_s": pool.lease_s if pool else 60.0,
+            "said": session.said,
+            # A node that we do not know holds no lease: nobody here counts it.
+            "lease_left_s": None if node is None else pool.lease_s if pool else 60.0,
             "full": full,
             "duties": duties,
             "gone": gone,

@@ -33,6 +33,7 @@ class Session:
     seq: int = 0  # Of the newest call of this agent that was heard.
     heard_at: float = 0.0
     silent: bool = False
+    said: int = 0  # How many replies were made: two calls may be answered at once, and their replies overtake.
     sent: dict[str, tuple[str, float]] = field(default_factory=dict)  # Wire key -> (what to do, grace).
     sent_digest: int = 0
     reported: dict[str, str] = field(default_factory=dict)  # Wire key -> phase that the agent reported.
