@@ -18,7 +18,7 @@ from headway_agent import decide as agent
 if TYPE_CHECKING:
     from headway.sim.node import Machine
 
-FLUSH_EVERY_S = 2.0
+FLUSH_EVERY_S = 4.0
 RETRY_S = (0.1, 5.0)
 PATIENCE_S = 30.0  # Beyond the time for which the server may hold a call.
 PIECE_BYTES_MAX = 400
@@ -29,8 +29,8 @@ class Agent:
         self.machine = machine
         self.simulation = machine.simulation
         self.world = machine.world
-        machine.disk.agent_epoch += 1
-        self.epoch = machine.disk.agent_epoch
+        # As the real one: a number that grows even where the disk with the last one is lost.
+        self.epoch = machine.disk.agent_epoch = max(machine.disk.agent_epoch + 1, int(self.world.now))
         self.state = agent.State(machine.name, self.simulation.pool.name, machine.boot_id, self.epoch)
         self.keeper: Keeper | None = None
         self._calls: dict[int, Call] = {}
@@ -86,6 +86,7 @@ class Agent:
             listed["port"],
             listed["started_at"],
             self.machine.output_sizes(listed["task"]) if listed["phase"] == "over" else {},
+            grace_s=listed["grace_s"],
         )
 
     # --- facts in, acts out ---
@@ -156,13 +157,14 @@ class Agent:
             lambda answer, fail: self.simulation.server.sync(body, answer, fail),
             lambda reply: machine.after(0.0, self._answered, seq, reply),
             lambda error: machine.after(0.0, self._failed, seq, error),
-            body["wait_s"] + PATIENCE_S,
+            body["wait_s"] + min(PATIENCE_S, self.state.granted_s / 4 or PATIENCE_S),
         )
 
     def _answered(self, seq: int, reply: dict[str, Any]) -> None:
         if self.alive:
             call = self._calls.pop(seq)
-            self.simulation.oracle.granted(self.machine.name, call.sent_at, reply["lease_left_s"])
+            if reply["lease_left_s"] is not None:
+                self.simulation.oracle.granted(self.machine.name, call.sent_at, reply["lease_left_s"])
             self._take(agent.Answered(json.loads(json.dumps(reply)), seq))
 
     def _failed(self, seq: int, error: BaseException) -> None:
@@ -192,9 +194,9 @@ class Agent:
         ranges: list[agent.Range] = []
         pieces: dict[int, Piece] = {}
         offset = 0
-        key = f"logs/{self.machine.boot_id}/{self.epoch}-{self._packs}"
+        key = f"logs/{self.machine.name}/{self.epoch}-{self._packs}"
         for task in self.state.tasks.values():
-            if not task.resumable or task.phase not in (agent.GOING, agent.OVER):
+            if not task.resumable or task.phase not in ("going", "over"):
                 continue
             for slot, size in self.machine.output_sizes(task.key).items():
                 start = task.shipped.get(slot, 0)

@@ -40,7 +40,8 @@ class Engine:
         self.world.after(self.simulation.settings.look_every_s, self._round)
         if server.cycle is None or server.asleep:
             return
-        saw = Saw(self.simulation.pool, self.sightings())
+        before = dict(server.cycle.book.nodes)
+        saw = Saw(self.simulation.pool, self.sightings(), before)
         late = self.world.happens(self.simulation.faults.engine_late)
         delay_s = self.world.between(5.0, 60.0) if late else self.world.between(0.01, 0.2)
         self.world.after(delay_s, self._tell, server.starts, saw)

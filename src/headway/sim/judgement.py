@@ -129,7 +129,7 @@ def _calm(oracle: Oracle, job: JobId, number: int) -> bool:
     """Nothing but the code itself can have ended this attempt."""
     real = oracle.real[job, number]
     by_itself = not any(by in ("machine", "keeper") for _, by in real.ended.values())
-    return by_itself and not any(oracle.lapsed_since(node, real.began_at) for node in real.nodes)
+    return by_itself and not real.disturbed and not any(oracle.lapsed_since(node, real.began_at) for node in real.nodes)
 
 
 def check_logs(simulation: Simulation, job: Job) -> None:
@@ -186,8 +186,8 @@ def unsettled(simulation: Simulation) -> tuple[str, str] | None:
     for job in simulation.store.unfinished():
         return job.id, f"{job.id} is still {job.state.value} in attempt {job.number}"
     for plan in simulation.workload.plans.values():
-        if plan.waits_for:
-            return plan.acknowledged or plan.name, f"the user of {plan.name} still waits for {plan.waits_for}"
+        if plan.errands:
+            return plan.acknowledged or plan.name, f"the user of {plan.name} still has {plan.errands} things to do"
     for name, machine in simulation.machines.items():
         if not machine.up or machine.agent is None or machine.keeper is None:
             return name, f"{name} is not up"

@@ -83,6 +83,9 @@ class Keeper:
         self._busy = True
         self._reap()
         self._send_signals(*self.table.due(self.machine.boottime()))
+        for task in self.table.stopping.values():
+            if task.why == "lease":
+                self.machine.simulation.oracle.stopped_by_lease(task.key)
         while self.table.waiting:
             self._start(self.table.waiting.pop(0))
         self._reap()

@@ -138,13 +138,13 @@ class Machine:
             self.world.after(self.world.between(5.0, 60.0), self.boot)
 
     def kill_agent(self) -> None:
-        if self.agent is not None and self.up:
+        if self.agent is not None and self.up and not self.asleep:
             self.world.tell(self.name, f"agent {self.agent.epoch} died")
             self.agent.end()
 
     def kill_keeper(self) -> None:
         keeper = self.keeper
-        if keeper is None or not self.up:
+        if keeper is None or not self.up or self.asleep:
             return
         self.world.tell(self.name, f"keeper {keeper.generation} died")
         self.keeper = None
@@ -203,6 +203,7 @@ class Machine:
         if process is None:
             return
         script = process.script
+        self.simulation.oracle.signalled(process)
         if number == SIGKILL:
             self._end(process, None, SIGKILL, "us")
         elif script.on_term == "dies":

@@ -42,6 +42,7 @@ class Real:
     born: dict[tuple[int, int], Process] = field(default_factory=dict)  # (task, rank)
     ended: dict[tuple[int, int], tuple[int | None, str]] = field(default_factory=dict)  # Exit code, and ended by whom.
     journalled: set[tuple[int, int]] = field(default_factory=set)
+    disturbed: bool = False  # Somebody signalled or ended a rank before any had failed by itself.
 
     @property
     def failed(self) -> bool:
@@ -164,8 +165,21 @@ class Oracle:
         self._leased(node, job)
         del self.alive[job][id(process)]
         del self.on_node[node][process.pid]
+        real = self.real[job, attempt]
+        real.disturbed = real.disturbed or (bool(by) and not real.failed)
         if not process.orphan:
-            self.real[job, attempt].ended[task, process.rank] = (exit_code, by)
+            real.ended[task, process.rank] = (exit_code, by)
+
+    def stopped_by_lease(self, task: str) -> None:
+        """A keeper ends what may soon have no lease. The next grant may come in time, but too late for these."""
+        job, attempt, _ = split_key(task)
+        if (job, attempt) in self.real:
+            self.real[job, attempt].disturbed = True
+
+    def signalled(self, process: Process) -> None:
+        job, attempt, _ = split_key(process.task)
+        real = self.real[job, attempt]
+        real.disturbed = real.disturbed or not real.failed
 
     def journalled(self, records: list[list[object]]) -> None:
         for record in records:

@@ -19,6 +19,8 @@ from headway.sim.oracle import Broken
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
 
+Answered = Callable[[Any], None]
+Failed = Callable[[UserError], bool]
 FOREVER = float("inf")
 KINDS = ("good", "good", "good", "good", "long", "failing", "flaky", "one fails", "limited", "hanging")
 GB = 2**30
@@ -38,8 +40,11 @@ class Plan:
     cancel_taken: set[JobId] = field(default_factory=set)  # Acknowledged while the job had not ended.
     remove_sent: bool = False
     removed: bool = False
-    waits_for: str = ""  # The answer without which he does not go home.
+    errands: int = 0  # Calls that he has still to make, or whose answer he waits for.
     failing: dict[tuple[JobId, int], bool] = field(default_factory=dict)
+
+
+Errand = Callable[[Plan], None]
 
 
 class Workload:
@@ -50,8 +55,7 @@ class Workload:
         for number in range(jobs):
             plan = self._plan(f"p{number}")
             self.plans[plan.name] = plan
-            plan.waits_for = "its submit"
-            self.world.after(self.world.between(0.0, within_s), self._submit, plan)
+            self._later(plan, 0.0, within_s, self._submit)
 
     # --- what they want ---
 
@@ -105,19 +109,30 @@ class Workload:
 
     # --- what they do ---
 
-    def _call(self, command: Command, answered: Callable[[Any], None], failed: Callable[[BaseException], None]) -> None:
+    def _later(self, plan: Plan, least_s: float, most_s: float, do: Callable[..., None], *more: Any) -> None:
+        plan.errands += 1
+        self.world.after(self.world.between(least_s, most_s), do, plan, *more)
+
+    def _call(self, plan: Plan, command: Command, answered: Answered, failed: Failed, do: Errand) -> None:
+        """Ask the server; ask again as long as nothing is known. `failed` says whether the answer was an answer."""
+
+        def done(result: Any) -> None:
+            plan.errands -= 1
+            answered(result)
+
+        def not_done(error: BaseException) -> None:
+            plan.errands -= 1
+            if not isinstance(error, UserError):
+                self._later(plan, 0.5, 5.0, do)
+            elif not failed(error):
+                raise Broken("safety", plan.acknowledged or plan.name, f"a good request was refused: {error}")
+
         network, server = self.simulation.network, self.simulation.server
-        network.call("user", lambda answer, fail: server.do(command, answer, fail), answered, failed, 10.0)
+        network.call("user", lambda answer, fail: server.do(command, answer, fail), done, not_done, 10.0)
 
     def _submit(self, plan: Plan) -> None:
         command = Submit((plan.spec,), "ann", self.simulation.server.new_id, plan.name, "digest")
-
-        def failed(error: BaseException) -> None:
-            if isinstance(error, UserError):
-                raise Broken("safety", plan.name, f"a good submit was refused: {error}")
-            self.world.after(self.world.between(0.5, 5.0), self._submit, plan)
-
-        self._call(command, lambda ids: self._submitted(plan, ids), failed)
+        self._call(plan, command, lambda ids: self._submitted(plan, ids), lambda _: False, self._submit)
 
     def _submitted(self, plan: Plan, ids: list[JobId]) -> None:
         if plan.acknowledged not in (None, ids[0]):
@@ -125,55 +140,52 @@ class Workload:
         if plan.acknowledged is not None:
             return
         plan.acknowledged = ids[0]
-        plan.waits_for = ""
         self.world.tell(ids[0], f"was acknowledged as {plan.name} ({plan.kind})")
         chance = self.world.chance
         if chance.random() < 0.2:
-            self.world.after(self.world.between(0.0, 120.0), self._submit, plan)
+            self._later(plan, 0.0, 120.0, self._submit)
         if plan.kind == "hanging" or chance.random() < 0.2:
-            plan.waits_for = "its cancel"
-            self.world.after(self.world.between(0.0, 200.0), self._cancel, plan, ids[0])
+            self._later(plan, 0.0, 200.0, self._cancel)
         elif chance.random() < 0.2:
-            self.world.after(self.world.between(10.0, 300.0), self._retry, plan, ids[0])
+            self._later(plan, 10.0, 300.0, self._retry)
         if chance.random() < 0.15:
-            self.world.after(self.world.between(60.0, 400.0), self._remove, plan, ids[0])
+            self._later(plan, 60.0, 400.0, self._remove)
 
-    def _cancel(self, plan: Plan, job: JobId) -> None:
+    def _cancel(self, plan: Plan) -> None:
+        assert plan.acknowledged is not None
+        job = plan.acknowledged
         plan.cancel_sent.add(job)
-        grace_s = self.world.chance.choice((None, None, 0.0, 3.0))
 
         def answered(after: Job) -> None:
-            plan.waits_for = ""
             self.world.tell(job, f"its cancel was acknowledged as {after.state.value}")
             if not after.state.ended or after.state.value == "cancelled":
                 plan.cancel_taken.add(job)
 
-        def failed(error: BaseException) -> None:
-            if isinstance(error, NotFound) and plan.remove_sent:
-                plan.waits_for = ""
-                return
-            if isinstance(error, UserError):
-                raise Broken("safety", job, f"a good cancel was refused: {error}")
-            self.world.after(self.world.between(0.5, 5.0), self._cancel, plan, job)
+        grace_s = self.world.chance.choice((None, None, 0.0, 3.0))
+        removed = lambda error: isinstance(error, NotFound) and plan.remove_sent  # noqa: E731
+        self._call(plan, Stop(job, "ann", grace_s), answered, removed, self._cancel)
 
-        self._call(Stop(job, "ann", grace_s), answered, failed)
+    def _retry(self, plan: Plan) -> None:
+        assert plan.acknowledged is not None
+        command = Retry(plan.acknowledged, "ann", self.simulation.server.new_id)
+        # A retry has no key: asked twice, it makes two jobs. So he does not insist.
+        self._call(plan, command, _shrug, lambda _: True, self._shrug_off)
 
-    def _retry(self, plan: Plan, job: JobId) -> None:
-        self._call(Retry(job, "ann", self.simulation.server.new_id), _shrug, _shrug)
+    def _shrug_off(self, plan: Plan) -> None:
+        plan.errands -= 1
 
-    def _remove(self, plan: Plan, job: JobId) -> None:
+    def _remove(self, plan: Plan) -> None:
+        assert plan.acknowledged is not None
         plan.remove_sent = True
 
         def answered(_: object) -> None:
             plan.removed = True
 
-        def failed(error: BaseException) -> None:
-            if isinstance(error, NotFound):
-                plan.removed = True
-            elif not isinstance(error, Conflict):
-                self.world.after(self.world.between(0.5, 5.0), self._remove, plan, job)
+        def failed(error: UserError) -> bool:
+            plan.removed = isinstance(error, NotFound)
+            return isinstance(error, NotFound | Conflict)
 
-        self._call(ForgetJob(job, "ann"), answered, failed)
+        self._call(plan, ForgetJob(plan.acknowledged, "ann"), answered, failed, self._remove)
 
 
 def _shrug(_: object) -> None:
