@@ -53,8 +53,8 @@ from headway_agent.keeperlink import KeeperGone, KeeperLink
 from headway_agent.keeping import PROTOCOL as KEEPER_PROTOCOL
 from headway_agent.launch import base_env, go_env, launch_of
 from headway_agent.nodedir import FactLog, NodeDir, Taken, boottime_s, remove_tree
-from headway_agent.objects import Objects
 from headway_agent.outcomes import first_failing
+from headway_agent.reading import Stored
 from headway_agent.taskdirs import TaskDirs
 from headway_agent.wire import Connection, Home
 
@@ -104,7 +104,7 @@ class Agent:
         self.store = self._storage()
         self.task_dirs = TaskDirs(node_dir)
         cache_dir = preparing.cache_dir(node_dir.path, os.environ)
-        self.site = preparing.Site(cache_dir, Objects(flags.get("storage_dir", ""), self.home), os.environ)
+        self.site = preparing.Site(cache_dir, Stored(flags.get("storage_dir", ""), self.home), os.environ)
         self.preparations = preparing.Preparations(self.inbox)
         self.link = KeeperLink(node_dir, base_env(os.environ))
         self.selector = selectors.DefaultSelector()

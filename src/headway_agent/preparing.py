@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Mapping, Sequence
 
     from headway_agent.couriers import Inbox
-    from headway_agent.objects import Objects
+    from headway_agent.reading import Stored
 
 AT_ONCE_MAX = 16  # Threads; most of them wait for the network or for each other.
 
@@ -51,7 +51,7 @@ class Site:
     """What a node has to prepare with."""
 
     cache_dir: str
-    objects: Objects
+    objects: Stored
     environ: Mapping[str, str]
     restore: Callable[[Work], None] | None = None
 

@@ -1,6 +1,7 @@
 """What the end of a rank looks like, and what that means: a table of facts and patterns with a cause for each.
 
-Pure. outcomes.py asks it about the first failing rank. What follows from a cause is in the server's table; `again` says only whether the same thing can be expected to go better a second time.
+Pure. outcomes.py asks it about the first failing rank. What follows from a cause is in the server's table; `again` says
+only whether the same thing can be expected to go better a second time.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ ROWS = (
 
 # Exceptions that only pass on what went wrong elsewhere: the one before them is asked.
 WRAPPERS = re.compile(r"^(?:[\w.]*\.)?(?:ChildFailedError|CalledProcessError|ProcessRaisedException"
-                      r"|ProcessExitedException|SystemExit|RayTaskError|HydraException|BrokenProcessPool)\b")  # fmt: skip
+                      r"|ProcessExitedException|SystemExit|RayTaskError|HydraException|BrokenProcessPool)"
+                      r"\b")  # fmt: skip
 # Exceptions that name no kind: the lines around them are asked too.
 VAGUE = re.compile(
     r"^(?:[\w.]*\.)?(?:RuntimeError|Exception|OSError|IOError|SystemError|InternalError|\w*XlaRuntimeError"

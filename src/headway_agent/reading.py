@@ -24,7 +24,7 @@ class Missing(Exception):
     """There is no such object."""
 
 
-class Objects:
+class Stored:
     """Storage as a reader sees it. Raises Missing, or OSError where storage cannot be reached."""
 
     def __init__(self, folder: str, home: Home | None) -> None:
