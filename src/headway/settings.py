@@ -53,6 +53,7 @@ class Settings:
     log_keep_s: float = knob(90 * 86400.0, "how long the logs of ended jobs are kept")
     log_compact_ranges: int = knob(64, "number of small pieces of one log that are joined into one")
     housekeeping_every_s: float = knob(60.0, "how often old logs are dropped and pieces joined")
+    bundle: str = knob("auto", "when the project travels with a job: auto (with a shared server), always, never")
     auto_start_s_max: float = knob(30.0, "how long the command line waits for the embedded server to come up")
 
 
@@ -78,6 +79,7 @@ class Home:
     config: Path
     data: Path
     state: Path
+    cache: Path  # Losing it costs time, nothing else.
 
     @property
     def token_file(self) -> Path:
@@ -104,11 +106,12 @@ def home_from(env: Mapping[str, str]) -> Home:
     root = env.get("HEADWAY_HOME")
     if root:
         base = Path(root).absolute()
-        return Home(base / "config", base / "data", base / "state")
+        return Home(base / "config", base / "data", base / "state", base / "cache")
     import platformdirs
 
     dirs = platformdirs.PlatformDirs("headway", appauthor=False)
-    return Home(Path(dirs.user_config_dir), Path(dirs.user_data_dir), Path(dirs.user_state_dir))
+    places = (dirs.user_config_dir, dirs.user_data_dir, dirs.user_state_dir, dirs.user_cache_dir)
+    return Home(*(Path(place) for place in places))
 
 
 @dataclass(frozen=True, slots=True)

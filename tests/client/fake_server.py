@@ -6,6 +6,7 @@ numbers every time. Everything else is tested against the real one.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
@@ -28,6 +29,12 @@ class FakeServer:
         self.asked: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.nodes: list[dict[str, Any]] = []
+        self.files: dict[str, bytes] = {}  # sha256: content, of bundles
+        self.bundles: dict[str, dict[str, Any]] = {}
+        self.checkpoints: dict[str, list[dict[str, Any]]] = {}
+        self.artifacts: dict[str, list[dict[str, Any]]] = {}
+        self.contents: dict[str, bytes] = {}  # path: content, of artifacts
+        self.bodies: list[Any] = []
         self.changed = threading.Condition()
         self._start(port)
 
@@ -107,14 +114,19 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._serve()
 
+    def do_PUT(self) -> None:
+        self._serve()
+
     def do_DELETE(self) -> None:
         self._serve()
 
     def _serve(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = urlsplit(self.path).path.removeprefix("/api/v1")
+        body = content if path.startswith("/bundles/files/") else json.loads(content or b"{}")
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         self.fake.asked.append(f"{self.command} {path}")
+        self.fake.bodies.append(body)
         fault = self.fake.faults.pop(0) if self.fake.faults else None
         if fault == "drop-before":
             return self._drop()
@@ -154,6 +166,8 @@ class _Handler(BaseHTTPRequestHandler):
             wanted = query.get("state", "").split(",") if query.get("state") else None
             found = [job for job in fake.jobs.values() if wanted is None or job["state"] in wanted]
             return _json({"jobs": sorted(found, key=lambda job: -job["seq"]), "next": None})
+        if path.startswith("/bundles/"):
+            return self._bundle(path.removeprefix("/bundles/"), body)
         if path == "/nodes":
             return _json({"nodes": fake.nodes})
         if path == "/events/page":
@@ -172,6 +186,18 @@ class _Handler(BaseHTTPRequestHandler):
             return self._of_job(ref, "/".join(rest), query)
         return _json({"type": "not-found", "detail": path}, 404)
 
+    def _bundle(self, what: str, body: Any) -> tuple[int, dict[str, str], bytes]:
+        if what == "missing":
+            return _json({"missing": [each for each in body["files"] if each not in self.fake.files]})
+        if what.startswith("files/"):
+            digest = what.removeprefix("files/")
+            if hashlib.sha256(body).hexdigest() != digest:
+                return _json({"type": "bad-input", "detail": "another content"}, 400)
+            self.fake.files[digest] = body
+        else:
+            self.fake.bundles[what] = body
+        return 204, {}, b""
+
     def _submitted(self, body: Any) -> dict[str, Any]:
         fake = self.fake
         if body["key"] not in fake.keys:
@@ -188,8 +214,22 @@ class _Handler(BaseHTTPRequestHandler):
             return _json({"job": job, "ended": job["state"] in ended})
         if what == "why":
             return _json({"job": ref, "state": job["state"], "sentence": job["sentence"], "evidence": {}})
-        if what in ("stop", "retry"):
+        if what in ("stop", "retry", "preempt", "fork", "rerun"):
             return _json({"job": job})
+        if what == "checkpoints":
+            return _json({"checkpoints": fake.checkpoints.get(ref, [])})
+        if what.startswith("diff/"):
+            return _json({"code": {}, "params": {"lr": [0.1, 0.2]}, "results": {"exit_code": [0, 1]}})
+        if what == "artifacts":
+            return _json({"artifacts": fake.artifacts.get(ref, [])})
+        if what == "artifacts/raw":
+            content = fake.contents[query["path"]]
+            asked = self.headers.get("Range")
+            if asked:
+                return 206, {}, content[int(asked.removeprefix("bytes=").rstrip("-")) :]
+            return 200, {}, content
+        if what.endswith("/pin"):
+            return _json({})
         if what == "logs":
             return _json({"attempts": self._index(ref, job)})
         if what == "logs/raw":

@@ -52,6 +52,9 @@ def job(output: Output, detail: Shown, now: float) -> str:
         ("hint", detail.get("hint") or ""),
         ("command", " ".join(_quote(word) for word in spec.get("command", ()))),
         ("workdir", spec.get("workdir") or ""),
+        ("bundle", _bundle(spec)),
+        ("packages", _environment(spec)),
+        ("params", ", ".join(f"{key}={value}" for key, value in dict(spec.get("params") or {}).items())),
         ("needs", _needs(spec)),
         ("project", f"{detail['project']}, queue {detail['queue']}, priority {detail['priority']}"),
         ("user", detail.get("user") or ""),
@@ -61,8 +64,11 @@ def job(output: Output, detail: Shown, now: float) -> str:
         ("retries", _retries(detail, spec)),
         ("retry of", detail.get("retry_of") or ""),
         ("log", show_size(int(detail.get("log_bytes") or 0))),
+        ("checkpoint", _checkpoint(detail.get("checkpoint"), now)),
+        ("artifacts", _kept(detail.get("artifacts"))),
+        ("lost", lost(detail.get("account"))),
     ]
-    width = max(len(name) for name, _ in facts) + 2
+    width = max(len(name) for name, value in facts if value) + 2
     lines = [f"{(name + ':').ljust(width)} {value}" for name, value in facts if value]
     tried = detail.get("attempts") or ()
     if tried:
@@ -82,6 +88,98 @@ def attempts(output: Output, found: Sequence[Shown], now: float) -> str:
         for each in found
     ]
     return output.table(("ATTEMPT", "NODES", "RAN", "EXIT", "WHAT HAPPENED"), rows)
+
+
+def checkpoints(output: Output, found: Sequence[Shown], now: float) -> str:
+    rows = [
+        (
+            str(each["step"]),
+            str(each["attempt"]),
+            each["how"],
+            show_size(int(each["bytes"])),
+            str(each["files"]),
+            show_duration(now - each["at"]) + " ago",
+            _standing(each),
+            ", ".join(f"{name}={_figure(value)}" for name, value in dict(each.get("metrics") or {}).items()),
+        )
+        for each in found
+    ]
+    return output.table(("STEP", "ATTEMPT", "KNOWN BY", "SIZE", "FILES", "SAVED", "STATE", "METRICS"), rows)
+
+
+def _standing(checkpoint: Shown) -> str:
+    """What can be done with it, in a word or two."""
+    words = ["pinned"] if checkpoint.get("pinned") else []
+    if not checkpoint.get("complete", True):
+        words.append("not all tasks")
+    elif not checkpoint.get("resumable", True):
+        words.append(str(checkpoint.get("state") or "set aside"))
+    return ", ".join(words) or "good"
+
+
+def artifacts(output: Output, found: Sequence[Shown], now: float) -> str:
+    rows = [
+        (
+            show_size(int(each["size"])),
+            str(each["attempt"]),
+            show_duration(now - each["at"]) + " ago",
+            str(each["path"]) if not each.get("task") else f"{each['path']} (task {each['task']})",
+        )
+        for each in found
+    ]
+    return output.table(("SIZE", "ATTEMPT", "KEPT", "PATH"), rows)
+
+
+def lost(account: Any) -> str:
+    """The account of lost work in one line: in all, then per cause."""
+    if not isinstance(account, Mapping):
+        return ""
+    total = _loss(account.get("total") or {})
+    causes = dict(account.get("by_cause") or {})
+    each = [f"{cause}: {_loss(loss)}" for cause, loss in causes.items() if _loss(loss)]
+    if not total:
+        return "nothing" if causes else ""
+    return total + (f" ({'; '.join(each)})" if each else "")
+
+
+def _loss(loss: Shown) -> str:
+    steps, seconds, money = loss.get("steps") or 0, loss.get("seconds") or 0.0, loss.get("money")
+    parts = [f"{steps} {'step' if steps == 1 else 'steps'}"] if steps else []
+    parts += [show_duration(seconds)] if seconds else []
+    parts += [f"{money:.2f} in money"] if money else []
+    return ", ".join(parts)
+
+
+def difference(found: Shown, one: str, other: str) -> str:
+    """What sets two jobs apart, group by group; a group that is the same is named as such."""
+    lines: list[str] = []
+    for group, told in found.items():
+        inner = _differing(told)
+        lines.append(f"{group}: {'the same' if not inner else ''}".rstrip())
+        lines += [f"  {line}" for line in inner]
+    return "\n".join(lines)
+
+
+def _differing(told: Any) -> list[str]:
+    if not told:
+        return []
+    if isinstance(told, Mapping):
+        lines = []
+        for name, value in told.items():
+            if isinstance(value, list | tuple) and len(value) == 2:
+                lines.append(f"{name}: {_figure(value[0])} → {_figure(value[1])}")
+            elif isinstance(value, Mapping):
+                lines += [f"{name}.{line}" for line in _differing(value)]
+            elif value not in (None, "", [], {}):
+                lines += [f"{name}: {line}" for line in (value if isinstance(value, list) else [str(value)])]
+        return lines
+    return [str(each) for each in told] if isinstance(told, list) else str(told).splitlines()
+
+
+def _figure(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def why(output: Output, answer: Shown) -> str:
@@ -132,6 +230,34 @@ def _retries(detail: Shown, spec: Shown) -> str:
     free = used.get("platform", 0) + used.get("capacity", 0)
     text = f"{used.get('user', 0)} of {spec.get('retries', 0)} used"
     return f"{text}; {free} free of charge" if free else text
+
+
+def _bundle(spec: Shown) -> str:
+    digest = str(spec.get("bundle") or "")
+    subdir = str(spec.get("subdir") or "")
+    return (digest[:12] + (f", in {subdir}" if subdir else "")) if digest else ""
+
+
+def _environment(spec: Shown) -> str:
+    made = spec.get("environment") or {}
+    return f"{made['kind']} {made.get('path') or ''}".strip() if made else ""
+
+
+def _checkpoint(newest: Any, now: float) -> str:
+    if not isinstance(newest, Mapping) or newest.get("step") is None:
+        return ""
+    parts = [f"step {newest['step']}"]
+    parts += [show_size(int(newest["bytes"]))] if newest.get("bytes") is not None else []
+    parts += [f"saved {show_duration(now - newest['at'])} ago"] if newest.get("at") else []
+    parts += [str(newest["how"])] if newest.get("how") else []
+    return ", ".join(parts)
+
+
+def _kept(found: Any) -> str:
+    if isinstance(found, Mapping) and found.get("files"):
+        count = int(found["files"])
+        return f"{count} {'file' if count == 1 else 'files'}, {show_size(int(found.get('bytes') or 0))}"
+    return ""
 
 
 def _quote(word: str) -> str:

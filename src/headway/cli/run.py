@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headway.cli import exits
+from headway.cli.keeping import keeping_given, keeping_options, send
 from headway.cli.options import connect, output_options, pair
 from headway.cli.output import Output, as_yaml
 from headway.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from headway.client.preparing import Prepared
 
 WORDS = "words"
 VERBATIM = "verbatim"
@@ -57,6 +61,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--workdir", metavar="DIR", help="Where it runs. [default: here]"),
         click.option("--dry-run", is_flag=True, help="Print the job as YAML and do nothing."),
     ]
+    command = keeping_options(command)
     for flag in reversed(flags):
         command = flag(command)
     return click.argument(WORDS, metavar="SCRIPT [ARGS]... | -- COMMAND...", nargs=-1, type=click.UNPROCESSED)(command)
@@ -75,17 +80,15 @@ def run(output: Output, detach: bool, exit_code_from_job: bool, dry_run: bool, *
     headway run --gpus 2 -- torchrun x.py   any command, as it stands
     headway run -f job.yaml --set retries=3
     """
-    raw = describe(given)
-    if dry_run:
-        return show_dry(output, raw)
     client = connect(output)
-    job = client.submit(raw).seen
+    prepared = describe(client, given)
+    if dry_run:
+        return show_dry(output, prepared.raw)
+    send(client, prepared, output)
+    job = client.submit(prepared.raw).seen
     if detach:
         return show_submitted(output, job)
-    from headway.cli.follow import follow
-
-    output.say(f"headway: job {job['id']} ({job['name']}) is submitted")
-    return follow(client, job["id"], output, exit_code_from_job=exit_code_from_job)
+    return followed(client, job, output, exit_code_from_job=exit_code_from_job)
 
 
 @click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
@@ -93,10 +96,19 @@ def run(output: Output, detach: bool, exit_code_from_job: bool, dry_run: bool, *
 @output_options
 def submit(output: Output, dry_run: bool, **given: Any) -> int:
     """Submit a job and return at once (the same as run --detach)."""
-    raw = describe(given)
+    client = connect(output)
+    prepared = describe(client, given)
     if dry_run:
-        return show_dry(output, raw)
-    return show_submitted(output, connect(output).submit(raw).seen)
+        return show_dry(output, prepared.raw)
+    send(client, prepared, output)
+    return show_submitted(output, client.submit(prepared.raw).seen)
+
+
+def followed(client: Any, job: dict[str, Any], output: Output, *, exit_code_from_job: bool = False) -> int:
+    from headway.cli.follow import follow
+
+    output.say(f"headway: job {job['id']} ({job['name']}) is submitted")
+    return follow(client, job["id"], output, exit_code_from_job=exit_code_from_job)
 
 
 def show_submitted(output: Output, job: dict[str, Any]) -> int:
@@ -114,8 +126,9 @@ def show_dry(output: Output, raw: dict[str, Any]) -> int:
     return exits.OK
 
 
-def describe(given: dict[str, Any]) -> dict[str, Any]:
+def describe(client: Any, given: dict[str, Any]) -> Prepared:
     """Put file, flags and words together, and check the whole: flags win over the file."""
+    from headway.client.preparing import take_packing
     from headway.client.script import describe_job
     from headway.core.spec import KEYS, check_keys, read_spec
 
@@ -131,12 +144,15 @@ def describe(given: dict[str, Any]) -> dict[str, Any]:
 
         set_value(base, *pair(word, "--set"))
     check_keys(base, KEYS, "job")
-    wishes = {**base, **flags_given(given, base)}
+    wishes = {**base, **keeping_given(given, base, os.getcwd()), **flags_given(given, base)}
+    packing = take_packing(wishes)
     if not words and not wishes.get("command"):
         raise BadInput("no script and no command", "headway run train.py, headway run -- COMMAND, or -f job.yaml")
     raw = describe_job(words, wishes, os.environ, os.getcwd(), verbatim=verbatim)
     read_spec(raw)
-    return raw
+    prepared: Prepared = client.prepare(raw, packing)
+    read_spec(prepared.raw)
+    return prepared
 
 
 def flags_given(given: dict[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:

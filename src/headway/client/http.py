@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from headway.client.wire import Wire
+from headway.client.wire import FileBody, Wire
 from headway.core.errors import (
     BadInput,
     Conflict,
@@ -96,12 +96,16 @@ class Link:
         body: object = None,
         query: Mapping[str, object] | None = None,
         *,
+        data: bytes | FileBody | None = None,
         once: bool = False,
         wait_s: float = 0.0,
     ) -> Answer:
-        """Make a request and return its answer. `once` is for what must not happen twice; `wait_s` for long polls."""
+        """Make a request and return its answer. `once` is for what must not happen twice; `wait_s` for long polls.
+
+        `body` travels as JSON, `data` as it is.
+        """
         target = path + _query(query)
-        payload = None if body is None else json.dumps(body).encode()
+        payload = data if body is None else json.dumps(body).encode()
         began_at = time.monotonic()
         give_up_at = began_at + self.patience_s
         pause_s = PAUSE_FIRST_S
@@ -147,12 +151,35 @@ class Link:
         finally:
             wire.close()
 
+    def pieces(self, path: str, query: Mapping[str, object] | None, start: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Yield a file from an offset on, each piece with its place; one that is sent whole begins at 0 anyway."""
+        address = self.locate()
+        try:
+            wire, base = _connect(address, CONNECT_S_MAX)
+        except OSError as error:
+            raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
+        try:
+            asked = _headers(address, None) | ({"Range": f"bytes={start}-"} if start else {})
+            status, found = wire.begin("GET", base + path + _query(query), asked, None, ANSWER_S_MAX)
+            if status >= 400:
+                raise error_from(Answer(status, found, b"".join(wire.body(status, found))), address.url)
+            at = start if status == 206 else 0
+            for piece in wire.body(status, found):
+                yield at, piece
+                at += len(piece)
+        except OSError as error:
+            raise Unavailable(f"the file from {address.url} broke off: {_plain(error)}") from None
+        finally:
+            wire.close()
+
     def close(self) -> None:
         if self._wire is not None:
             self._wire.close()
             self._wire = None
 
-    def _try(self, method: str, target: str, payload: bytes | None, once: bool, answer_s_max: float) -> Answer:
+    def _try(
+        self, method: str, target: str, payload: bytes | FileBody | None, once: bool, answer_s_max: float
+    ) -> Answer:
         # The server may have closed an idle connection; what must not happen twice goes out on a fresh one.
         if once:
             self.close()
@@ -227,7 +254,7 @@ def _connect(address: Address, connect_s_max: float) -> tuple[Wire, str]:
     return wire, parts.path.rstrip("/") + BASE
 
 
-def _headers(address: Address, payload: bytes | None) -> dict[str, str]:
+def _headers(address: Address, payload: bytes | FileBody | None) -> dict[str, str]:
     headers = {"Accept": "application/json"}
     if address.token:
         headers["Authorization"] = f"Bearer {address.token}"

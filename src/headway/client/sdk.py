@@ -17,6 +17,8 @@ from headway.client.http import Address, Link
 from headway.core.errors import Unavailable
 
 if TYPE_CHECKING:
+    from headway.client.bundle import Bundle, Sent
+    from headway.client.preparing import Packing, Prepared
     from headway.client.story import Chunk
 
 LONG_POLL_S = 20.0
@@ -44,6 +46,21 @@ class Client:
         """Submit a job. The key makes it safe to repeat: one key, one job."""
         answer = self._json("POST", "/jobs", {"job": dict(raw), "key": key or new_key()})
         return JobHandle(self, answer["job"])
+
+    def prepare(self, raw: dict[str, Any], packing: Packing) -> Prepared:
+        """Settle where the code and the packages of a described job come from; sends nothing."""
+        from headway.client.preparing import prepare
+
+        chosen = self.resolved.settings
+        return prepare(
+            raw, packing, when=chosen.bundle, shared=bool(chosen.server_url), cache=self.home.cache, env=self.env
+        )
+
+    def send_bundle(self, bundle: Bundle, on_progress: Callable[[Sent], None] = lambda sent: None) -> Sent:
+        """Bring the server those files of a bundle that it does not know."""
+        from headway.client.bundle import send
+
+        return send(self.link, bundle, on_progress)
 
     def submit_many(self, raws: Sequence[Mapping[str, Any]], key: str | None = None) -> list[str]:
         """Submit many jobs in one request, all or none; returns their ids in order."""
@@ -80,6 +97,40 @@ class Client:
         """Let a backing-off job go now; of an ended job, make a new one."""
         answer = self.link.call("POST", f"/jobs/{_word(ref)}/retry", {}, once=True).json()
         return dict(answer["job"])
+
+    def preempt(self, ref: str, grace_s: float | None = None) -> dict[str, Any]:
+        """Let a job make room: it is told, may save within its grace, and starts again from its newest checkpoint."""
+        answer = self._json("POST", f"/jobs/{_word(ref)}/preempt", {"grace_s": grace_s})
+        return dict(answer["job"])
+
+    def checkpoints(self, ref: str) -> list[dict[str, Any]]:
+        return list(self._json("GET", f"/jobs/{_word(ref)}/checkpoints")["checkpoints"])
+
+    def pin(self, ref: str, step: int, pinned: bool = True) -> None:
+        """Keep a checkpoint whatever the retention says, or no longer."""
+        self._json("POST", f"/jobs/{_word(ref)}/checkpoints/{int(step)}/pin", {"pinned": pinned})
+
+    def fork(
+        self, ref: str, step: int | None = None, params: Mapping[str, Any] | None = None, key: str | None = None
+    ) -> JobHandle:
+        """Submit a new job that begins from a checkpoint of another (the newest, without a step)."""
+        asked = {"step": step, "set": dict(params or {}), "key": key or new_key()}
+        return JobHandle(self, self._json("POST", f"/jobs/{_word(ref)}/fork", asked)["job"])
+
+    def rerun(self, ref: str, key: str | None = None) -> JobHandle:
+        """Submit the same job anew: the same code, packages, inputs, parameters and seed."""
+        return JobHandle(self, self._json("POST", f"/jobs/{_word(ref)}/rerun", {"key": key or new_key()})["job"])
+
+    def diff(self, one: str, other: str) -> dict[str, Any]:
+        return self._dict("GET", f"/jobs/{_word(one)}/diff/{_word(other)}")
+
+    def artifacts(self, ref: str) -> list[dict[str, Any]]:
+        return list(self._json("GET", f"/jobs/{_word(ref)}/artifacts")["artifacts"])
+
+    def artifact_pieces(self, ref: str, artifact: Mapping[str, Any], start: int = 0) -> Iterator[tuple[int, bytes]]:
+        """The bytes of an artifact from an offset on, each piece with its place."""
+        query = {"attempt": artifact["attempt"], "task": artifact.get("task", 0), "path": artifact["path"]}
+        return self.link.pieces(f"/jobs/{_word(ref)}/artifacts/raw", query, start)
 
     def forget(self, ref: str) -> None:
         """Delete the record of an ended job, and its logs."""
@@ -220,14 +271,45 @@ class JobHandle:
     def retry(self) -> JobHandle:
         return JobHandle(self.client, self.client.retry(self.id))
 
+    def preempt(self, grace_s: float | None = None) -> None:
+        self.seen |= self.client.preempt(self.id, grace_s)
+
+    def checkpoints(self) -> list[dict[str, Any]]:
+        return self.client.checkpoints(self.id)
+
+    def fork(self, step: int | None = None, **params: Any) -> JobHandle:
+        """A new job that begins from a checkpoint of this one, with other parameters."""
+        return self.client.fork(self.id, step, params)
+
+    def rerun(self) -> JobHandle:
+        return self.client.rerun(self.id)
+
+    def artifacts(self) -> list[dict[str, Any]]:
+        return self.client.artifacts(self.id)
+
+    def download(self, directory: str, *paths: str) -> list[str]:
+        """Fetch artifacts (all, without paths) into a directory, checked by their hash; returns where they lie."""
+        from headway.client.artifacts import choose, fetch
+
+        return [fetch(self.client, self.id, each, directory) for each in choose(self.artifacts(), paths)]
+
 
 def submit(script: str | Sequence[str], *args: str, **wishes: Any) -> JobHandle:
-    """Submit a script with its arguments, or a command given as a list; wishes are a job file's keys, cpus, gpus…"""
+    """Submit a script with its arguments, or a command given as a list; wishes are a job file's keys, cpus, gpus…
+
+    `bundle=True` sends the project along, `bundle=False` runs in place; `environment="auto"` makes the packages.
+    """
+    from headway.client.preparing import take_packing
     from headway.client.script import describe_job
 
     words = [script, *args] if isinstance(script, str) else [*script, *args]
-    env = os.environ
-    return Client(env).submit(describe_job(words, wishes, env, os.getcwd(), verbatim=not isinstance(script, str)))
+    packing = take_packing(wishes)
+    client = Client()
+    raw = describe_job(words, wishes, client.env, os.getcwd(), verbatim=not isinstance(script, str))
+    prepared = client.prepare(raw, packing)
+    if prepared.bundle is not None:
+        client.send_bundle(prepared.bundle)
+    return client.submit(prepared.raw)
 
 
 def new_key() -> str:

@@ -10,7 +10,18 @@ import socket
 from collections.abc import Iterator, Mapping
 
 LINE_BYTES_MAX = 65_536
+PIECE_BYTES_MAX = 1 << 20
 HEADERS_MAX = 200
+
+
+class FileBody:
+    """The body of a request that lies in a file, and is sent from there."""
+
+    __slots__ = ("path", "size")
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
 
 
 class Broken(ConnectionError):
@@ -30,22 +41,29 @@ class Wire:
         self.reusable = True
 
     def ask(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, answer_s_max: float
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | FileBody | None, answer_s_max: float
     ) -> tuple[int, dict[str, str], bytes]:
         """Send a request; return status, headers (names in lower case) and the whole body."""
         status, found = self.begin(method, target, headers, body, answer_s_max)
         return status, found, b"".join(self.body(status, found))
 
     def begin(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, answer_s_max: float
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | FileBody | None, answer_s_max: float
     ) -> tuple[int, dict[str, str]]:
         """Send a request and read the answer up to its body."""
         self._socket.settimeout(answer_s_max)
-        length = {} if body is None else {"Content-Length": str(len(body))}
+        size = body.size if isinstance(body, FileBody) else len(body or b"")
+        length = {} if body is None else {"Content-Length": str(size)}
         lines = [f"{method} {target} HTTP/1.1", f"Host: {self.name}"]
         lines += [f"{name}: {value}" for name, value in {**headers, **length}.items()]
         head = "\r\n".join([*lines, "", ""]).encode("latin-1")
-        self._socket.sendall(head + (body or b""))
+        if isinstance(body, FileBody):
+            self._socket.sendall(head)
+            with open(body.path, "rb") as file:
+                if self._socket.sendfile(file, count=size or None) != size:
+                    raise Broken(f"{body.path} became shorter while it was sent")
+        else:
+            self._socket.sendall(head + (body or b""))
         while True:
             status, found = self._head()
             if status >= 200:
@@ -63,7 +81,10 @@ class Wire:
             while self._line():
                 pass  # Trailers.
         elif "content-length" in headers:
-            yield self._exactly(_number(headers["content-length"], 10))
+            left = _number(headers["content-length"], 10)
+            while left:
+                yield self._exactly(min(left, PIECE_BYTES_MAX))
+                left -= min(left, PIECE_BYTES_MAX)
         else:
             self.reusable = False
             while piece := self._file.read1(LINE_BYTES_MAX):

@@ -1,0 +1,149 @@
+"""Flags of a job that keep its progress: code, packages, data, parameters, checkpoints, notices. Sends the code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.cli.options import pair
+from headway.cli.output import Output, on_terminal
+from headway.core.errors import BadInput
+from headway.core.units import show_size
+
+if TYPE_CHECKING:
+    from headway.client.bundle import Sent
+    from headway.client.preparing import Prepared
+
+REDRAW_EVERY_S = 0.1
+BAR_WIDTH = 24
+
+
+def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    flags = [
+        click.option("--bundle/--no-bundle", default=None, help="Send the project directory along, or run in place."),
+        click.option("--allow-large", is_flag=True, help="Bundle more than 2 GB."),
+        click.option("--environment", metavar="auto|FILE", help="Make the packages that a file asks for, with uv."),
+        click.option("--param", "params", metavar="K=V", multiple=True, help="A parameter; replaces --K where it is."),
+        click.option("--seed", type=int, help="The seed of the job's chance. [default: one of its own]"),
+        click.option("--input", "inputs", metavar="NAME=URL", multiple=True, help="Data to fetch once per node."),
+        click.option("--volume", "volumes", metavar="NAME=PATH", multiple=True, help="A disk that is mounted already."),
+        click.option("--outputs", metavar="DIR", multiple=True, help="Keep what it writes there, as artifacts."),
+        click.option("--checkpoint-keep", metavar="N", type=int, help="How many checkpoints are kept. [default: 3]"),
+        click.option("--notice-signal", metavar="SIGNAL", help="What tells a rank to save. [default: SIGTERM]"),
+        click.option("--stalled-after", metavar="TIME", help="End it when nothing is written for this time."),
+        click.option("--pending-max", metavar="TIME", help="The longest time that it may wait to start."),
+    ]
+    for flag in reversed(flags):
+        command = flag(command)
+    return command
+
+
+def keeping_given(given: dict[str, Any], base: Mapping[str, Any], cwd: str) -> dict[str, Any]:
+    """The keys of a job that these flags set; flags win over the file, entry by entry."""
+    found: dict[str, Any] = {}
+    inputs = {name: _place(url, cwd) for name, url in (pair(word, "--input") for word in given.pop("inputs"))}
+    volumes = {
+        name: os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+        for name, path in (pair(word, "--volume") for word in given.pop("volumes"))
+    }
+    for key, pairs in (("inputs", inputs), ("volumes", volumes), ("params", values(given.pop("params"), "--param"))):
+        _merge(found, base, key, pairs)
+    limits = {"stalled_after": given.pop("stalled_after"), "pending": given.pop("pending_max")}
+    _merge(found, base, "limits", {name: value for name, value in limits.items() if value is not None})
+    keep, signal, outputs = given.pop("checkpoint_keep"), given.pop("notice_signal"), given.pop("outputs")
+    _merge(found, base, "checkpoint", {} if keep is None else {"keep_last": keep})
+    _merge(found, base, "notice", {} if signal is None else {"signal": signal_name(signal)})
+    if outputs:
+        found["outputs"] = [*(base.get("outputs") or []), *outputs]
+    for name in ("seed", "bundle", "environment"):
+        value = given.pop(name)
+        if value is not None:
+            found[name] = value
+    if given.pop("allow_large"):
+        found["allow_large"] = True
+    return found
+
+
+def _merge(found: dict[str, Any], base: Mapping[str, Any], key: str, pairs: Mapping[str, Any]) -> None:
+    of_file = base.get(key) or {}
+    if pairs and isinstance(of_file, Mapping):
+        found[key] = {**of_file, **pairs}
+
+
+def values(words: tuple[str, ...], flag: str) -> dict[str, Any]:
+    """K=V with V read as in a job file: `3e-5` is a number, `true` a truth value, the rest text."""
+    if not words:
+        return {}
+    from headway.cli.jobfile import parse
+
+    return {key: parse(text, f"{flag} {key}") for key, text in (pair(word, flag) for word in words)}
+
+
+def signal_name(word: str) -> str:
+    return word.upper() if word.upper().startswith("SIG") else f"SIG{word.upper()}"
+
+
+def _place(url: str, cwd: str) -> str:
+    """A path of the caller, made absolute; a URL as it is."""
+    return url if "://" in url else os.path.normpath(os.path.join(cwd, os.path.expanduser(url)))
+
+
+def send(client: Any, prepared: Prepared, output: Output) -> None:
+    """Bring the bundle to the server, with a bar on a terminal and one line elsewhere."""
+    bundle = prepared.bundle
+    if bundle is None:
+        return
+    from headway.client.bundle import WARN_BYTES
+
+    if bundle.size_bytes > WARN_BYTES:
+        output.say(
+            f"warning: {bundle} is large; .gitignore or .headwayignore leave files out, inputs: brings data to the node"
+        )
+    bar = Bar(output)
+    sent = client.send_bundle(bundle, bar.show)
+    bar.end()
+    news = f"; sent {sent.files}, {show_size(sent.size_bytes)}" if sent.files else "; all of it is known"
+    output.say(f"headway: {bundle}{news}")
+
+
+class Bar:
+    """One line that fills while files go up. Drawn on a terminal only."""
+
+    def __init__(self, output: Output) -> None:
+        self.shown = on_terminal(sys.stderr) and not output.quiet and not output.machine
+        self.drawn_at = 0.0
+        self.drawn = False
+
+    def show(self, sent: Sent) -> None:
+        now = time.monotonic()
+        if not self.shown or sent.files == 0 or now - self.drawn_at < REDRAW_EVERY_S:
+            return
+        self.drawn_at = now
+        self.drawn = True
+        share = sent.bytes_sent / sent.size_bytes if sent.size_bytes else sent.files_sent / sent.files
+        filled = "█" * int(share * BAR_WIDTH)
+        size = f"{show_size(sent.bytes_sent)} of {show_size(sent.size_bytes)}"
+        line = f"\rbundle {filled:<{BAR_WIDTH}} {sent.files_sent} of {sent.files} files, {size}"
+        print(line[: _columns()].ljust(_columns()), end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self.drawn:
+            print("\r" + " " * _columns() + "\r", end="", file=sys.stderr, flush=True)
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(2).columns - 1
+    except OSError:
+        return 79
+
+
+def step_of(word: str, flag: str) -> int:
+    if not word.isdecimal():
+        raise BadInput(f'{flag}: "{word[:80]}" is not the number of a step')
+    return int(word)

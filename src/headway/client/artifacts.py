@@ -1,0 +1,117 @@
+"""Fetching what a job has kept: chosen by path, resumed where it broke off, checked by its hash, never half a file.
+
+A file appears under its name only when it is whole and right; until then it is `NAME.part`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headway.client.statcache import hash_file
+from headway.core.errors import BadInput, HeadwayError, NotFound, Unavailable
+
+if TYPE_CHECKING:
+    from headway.client.sdk import Client
+
+Artifact = Mapping[str, Any]
+PAUSE_S = 0.5
+
+
+def choose(found: Sequence[Artifact], paths: Sequence[str], attempt: int | None = None) -> list[Artifact]:
+    """Of each path the newest attempt's file; a path may name a directory. One that is not there is an error."""
+    newest: dict[tuple[int, str], Artifact] = {}
+    for each in found:
+        key = (int(each.get("task") or 0), str(each["path"]))
+        if attempt is not None and each["attempt"] != attempt:
+            continue
+        if key not in newest or newest[key]["attempt"] < each["attempt"]:
+            newest[key] = each
+    all_of_them = [newest[key] for key in sorted(newest)]
+    if not paths:
+        return all_of_them
+    chosen: list[Artifact] = []
+    for wanted in paths:
+        plain = wanted.strip("/")
+        matching = [each for each in all_of_them if _below(str(each["path"]), plain)]
+        if not matching:
+            import difflib
+
+            near = difflib.get_close_matches(plain, [str(each["path"]) for each in all_of_them], n=1)
+            raise NotFound(f'no artifact "{wanted[:200]}"', f'did you mean "{near[0]}"?' if near else "")
+        chosen += [each for each in matching if each not in chosen]
+    return chosen
+
+
+def _below(path: str, wanted: str) -> bool:
+    return wanted in ("", ".") or path == wanted or path.startswith(wanted + "/")
+
+
+def place_of(artifact: Artifact, directory: str, several_tasks: bool = False) -> str:
+    """Where an artifact goes below a directory; a gang's are kept apart by their task."""
+    path = str(artifact["path"])
+    parts = path.split("/")
+    if path.startswith("/") or ".." in parts or "" in parts or "\0" in path:
+        raise BadInput(f"the server names an artifact {path!r}, which would leave the directory")
+    task = [f"task-{artifact.get('task') or 0}"] if several_tasks else []
+    return os.path.join(directory, *task, *parts)
+
+
+def fetch(
+    client: Client,
+    job: str,
+    artifact: Artifact,
+    directory: str,
+    *,
+    to: str | None = None,
+    on_bytes: Callable[[int], None] = lambda count: None,
+) -> str:
+    """Bring one artifact here and return its path. What is here already, whole and right, is not fetched again."""
+    place = to or place_of(artifact, directory)
+    if os.path.isdir(place):
+        raise BadInput(f"{place} is a directory", "choose another place")
+    wanted = str(artifact.get("sha256") or "")
+    if os.path.isfile(place) and os.path.getsize(place) == artifact["size"] and wanted and hash_file(place) == wanted:
+        on_bytes(int(artifact["size"]))
+        return place
+    part = place + ".part"
+    try:
+        os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
+        _receive(client, job, artifact, part, on_bytes)
+        if wanted and hash_file(part) != wanted:
+            # The beginning may be left from another file of this name: once more, from nothing.
+            os.unlink(part)
+            _receive(client, job, artifact, part, on_bytes)
+            if hash_file(part) != wanted:
+                os.unlink(part)
+                raise HeadwayError(f'"{artifact["path"]}" came with another content than its hash says')
+        os.replace(part, place)
+    except OSError as error:
+        raise BadInput(f"{place} cannot be written: {(error.strerror or str(error)).lower()}") from None
+    return place
+
+
+def _receive(client: Client, job: str, artifact: Artifact, part: str, on_bytes: Callable[[int], None]) -> None:
+    give_up_at = time.monotonic() + client.link.patience_s
+    with open(part, "ab") as file:
+        if file.tell() > artifact["size"]:
+            file.truncate(0)
+        while file.tell() < artifact["size"]:
+            try:
+                for at, piece in client.artifact_pieces(job, artifact, file.tell()):
+                    if at != file.tell():
+                        file.truncate(at)
+                        file.seek(at)
+                    file.write(piece)
+                    on_bytes(len(piece))
+                    give_up_at = time.monotonic() + client.link.patience_s
+            except Unavailable as broken:
+                if time.monotonic() >= give_up_at:
+                    raise
+                client.link.on_trouble(broken.message)
+                time.sleep(PAUSE_S)
+            else:
+                if file.tell() < artifact["size"]:
+                    raise HeadwayError(f'"{artifact["path"]}" is shorter on the server than its record says')

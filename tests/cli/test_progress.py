@@ -1,0 +1,134 @@
+"""The commands around progress: what they ask of the server and what they say."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cli import pages
+from headway.cli.output import Output
+from tests.client.fake_server import FakeServer
+
+
+def checkpoint(step: int, **more: Any) -> dict[str, Any]:
+    made = {"step": step, "attempt": 1, "how": "declared", "bytes": 2048, "files": 2, "at": time.time() - 60}
+    return {**made, "metrics": {}, "complete": True, "pinned": False, "state": "kept", "resumable": True, **more}
+
+
+@pytest.fixture
+def job(fake: FakeServer) -> str:
+    fake.add("j1", name="mnist")
+    fake.checkpoints["j1"] = [
+        checkpoint(100),
+        checkpoint(200, pinned=True, metrics={"val_loss": 0.25}),
+        checkpoint(300, resumable=False, state="bad"),
+        checkpoint(400, complete=False),
+    ]
+    return "j1"
+
+
+def test_checkpoints_for_people(job: str, headway: Callable, golden: Callable) -> None:
+    said = headway("checkpoints", job)
+    assert (said.code, said.err) == (0, "")
+    golden("checkpoints.txt", said.out)
+    assert headway("checkpoints", job, "-q").out.split() == ["400", "300", "200", "100"]
+
+
+def test_a_checkpoint_is_pinned_and_unpinned(job: str, fake: FakeServer, headway: Callable) -> None:
+    assert headway("checkpoints", job, "--pin", "100", "--unpin", "200", "--json").code == 0
+    assert fake.asked[:2] == ["POST /jobs/j1/checkpoints/100/pin", "POST /jobs/j1/checkpoints/200/pin"]
+    assert fake.bodies[:2] == [{"pinned": True}, {"pinned": False}]
+    assert headway("checkpoints", job, "--pin", "x").code == 2
+
+
+@pytest.mark.parametrize(("which", "step"), [("j1@1200", 1200), ("j1", None), ("j1@last", None)])
+def test_fork_reads_the_step_and_the_parameters(
+    job: str, fake: FakeServer, headway: Callable, which: str, step: int | None
+) -> None:
+    said = headway("fork", which, "--set", "lr=3e-5", "--set", "name=a b", "--set", "amp=true", "-d", "-q")
+    assert (said.code, said.out) == (0, "j1\n")
+    sent = fake.bodies[-1]
+    assert sent.pop("key")
+    assert sent == {"step": step, "set": {"lr": 3e-5, "name": "a b", "amp": True}}
+    assert headway("fork", "j1@x", "-d").code == 2
+
+
+def test_rerun_says_what_it_cannot_repeat(job: str, fake: FakeServer, headway: Callable) -> None:
+    said = headway("rerun", job, "-d")
+    assert said.code == 0
+    assert "ran in place" in said.err
+    fake.jobs["j1"]["spec"]["bundle"] = "ab" * 32
+    assert "ran in place" not in headway("rerun", job, "-d").err
+
+
+def test_preempt_passes_the_grace_on(job: str, fake: FakeServer, headway: Callable) -> None:
+    assert headway("preempt", job, "--grace", "2m").code == 0
+    assert fake.bodies[-1] == {"grace_s": 120.0}
+
+
+def test_diff_shows_what_differs(job: str, headway: Callable) -> None:
+    assert headway("diff", job, job).out == "code: the same\nparams:\n  lr: 0.1 → 0.2\nresults:\n  exit_code: 0 → 1\n"
+
+
+def test_artifacts_are_listed_fetched_and_copied(job: str, fake: FakeServer, headway: Callable, place: Path) -> None:
+    for path, content in (("output/model.pt", b"weights"), ("output/plots/a.png", b"png")):
+        sha256 = hashlib.sha256(content).hexdigest()
+        made = {"attempt": 1, "task": 0, "path": path, "size": len(content), "sha256": sha256, "at": time.time()}
+        fake.artifacts.setdefault("j1", []).append(made)
+        fake.contents[path] = content
+    assert headway("artifacts", "ls", job, "-q").out.split() == ["output/model.pt", "output/plots/a.png"]
+    assert "7 B" in headway("artifacts", "ls", job).out
+    assert headway("artifacts", "get", job, "-C", "here").code == 0
+    assert (place / "here/output/plots/a.png").read_bytes() == b"png"
+    assert headway("cp", "j1:output/model.pt", "m.pt").out == "m.pt\n"
+    assert (place / "m.pt").read_bytes() == b"weights"
+    assert headway("cp", "j1:output/model.pt", ".").code == 0
+    assert (place / "model.pt").exists()
+    assert headway("cp", "j1:output/plots", ".").code == 0
+    assert (place / "plots/a.png").exists()
+    assert headway("cp", "j1:output/nope", ".").code == 5
+    assert headway("cp", "j1", ".").code == 2
+
+
+def test_the_flags_become_words_of_the_job(fake: FakeServer, headway: Callable, place: Path) -> None:
+    flags = ["--param", "lr=0.1", "--seed", "7", "--input", "data=x.csv", "--input", "web=https://h/x"]
+    flags += ["--volume", "scratch=/mnt", "--outputs", "output/", "--checkpoint-keep", "5", "--notice-signal", "usr1"]
+    flags += ["--stalled-after", "30m", "--pending-max", "2h"]
+    shown = headway("run", "--dry-run", "--json", *flags, "train.py").json
+    assert shown["params"] == {"lr": 0.1}
+    assert shown["seed"] == 7
+    assert shown["inputs"]["data"]["url"] == str(place / "x.csv")
+    assert shown["inputs"]["web"]["url"] == "https://h/x"
+    assert shown["volumes"] == {"scratch": "/mnt"}
+    assert shown["outputs"] == ["output"]
+    assert shown["checkpoint"]["keep_last"] == 5
+    assert shown["notice"]["signal"] == "SIGUSR1"
+    assert (shown["limits"]["stalled_after"], shown["limits"]["pending"]) == (1800.0, 7200.0)
+    assert shown["workdir"] == str(place)
+
+
+def test_a_bundle_is_sent_and_shown_when_the_job_is_submitted(fake: FakeServer, headway: Callable, place: Path) -> None:
+    said = headway("run", "-d", "--bundle", "train.py")
+    assert said.code == 0, said
+    (digest,) = fake.bundles
+    assert f"headway: bundle {digest[:8]}… (1 file, 15 B); sent 1, 15 B\n" in said.err
+    assert fake.jobs["job1"]["spec"]["bundle"] == digest
+    assert "all of it is known" in headway("run", "-d", "--bundle", "train.py").err
+    (place / "out").symlink_to("/etc")
+    refused = headway("run", "-d", "--bundle", "train.py")
+    assert refused.code == 2
+    assert '"out" is a link that leaves the project' in refused.err
+
+
+def test_the_account_of_lost_work_is_one_line() -> None:
+    loss = {"steps": 12, "seconds": 90.0, "money": 0.5}
+    account = {"total": loss, "by_cause": {"node_lost": loss, "preempted": {"steps": 0, "seconds": 0.0}}}
+    assert pages.lost(account) == "12 steps, 1 m 30 s, 0.50 in money (node_lost: 12 steps, 1 m 30 s, 0.50 in money)"
+    assert pages.lost({"total": {}, "by_cause": {"preempted": {}}}) == "nothing"
+    assert pages.lost(None) == ""
+    assert pages.checkpoints(Output(), [], 0.0) == ""

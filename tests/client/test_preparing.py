@@ -1,0 +1,103 @@
+"""In place or bundled: who decides, and what of this machine stays behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.client.preparing import Packing, Prepared, prepare, take_packing
+from headway.client.script import describe_job
+from headway.core.errors import BadInput
+from headway.core.spec import read_spec
+
+ENV = {"PATH": "/usr/bin:/bin", "VIRTUAL_ENV": "/nowhere", "LANG": "C.UTF-8"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    (root / "src").mkdir(parents=True)
+    (root / "headway.toml").touch()
+    (root / "src/train.py").write_text("print(1)\n")
+    return root
+
+
+def prepared(project: Path, packing: Packing, *, when: str = "auto", shared: bool = False, **wishes: Any) -> Prepared:
+    raw = describe_job(["train.py", "--lr", "1"], wishes, ENV, str(project / "src"))
+    made = prepare(raw, packing, when=when, shared=shared, cache=project.parent / "cache", env=ENV)
+    read_spec(made.raw)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("asked", "when", "shared", "bundled"),
+    [
+        (None, "auto", False, False),
+        (None, "auto", True, True),
+        (None, "always", False, True),
+        (None, "never", True, False),
+        (True, "never", False, True),
+        (False, "always", True, False),
+    ],
+)
+def test_who_decides(project: Path, asked: bool | None, when: str, shared: bool, bundled: bool) -> None:
+    made = prepared(project, Packing(asked), when=when, shared=shared)
+    assert (made.bundle is not None) == bundled
+    assert ("workdir" in made.raw) != bundled
+    assert ("bundle" in made.raw) == bundled
+
+
+def test_outside_a_project_a_shared_server_gets_no_bundle_unless_asked(project: Path) -> None:
+    (project / "headway.toml").unlink()
+    assert prepared(project, Packing(), shared=True).bundle is None
+    made = prepared(project, Packing(True), shared=True)
+    assert made.bundle is not None
+    assert made.bundle.root == str(project / "src")
+
+
+def test_a_bundled_job_runs_in_the_same_directory_of_the_bundle(project: Path) -> None:
+    made = prepared(project, Packing(True))
+    assert made.bundle is not None
+    assert (made.raw["bundle"], made.raw["subdir"]) == (made.bundle.digest, "src")
+    assert made.raw["command"][1:] == ["train.py", "--lr", "1"]
+    assert made.raw["env"] == ENV
+
+
+def test_a_shared_server_gets_no_paths_of_this_machine(project: Path) -> None:
+    made = prepared(project, Packing(), shared=True, env={"PATH": "/opt/bin"})
+    assert made.raw["command"][0] == "python3"
+    assert made.raw["env"] == {"PATH": "/opt/bin", "LANG": "C.UTF-8"}
+
+
+def test_with_an_environment_the_interpreter_is_the_environments(project: Path) -> None:
+    (project / "src/requirements.txt").write_text("numpy\n")
+    in_place = prepared(project, Packing(environment="auto"))
+    assert in_place.raw["command"][0] == "python"
+    assert in_place.raw["environment"]["path"] == "requirements.txt"
+    assert "VIRTUAL_ENV" not in in_place.raw["env"]
+    assert prepared(project, Packing(True, environment="auto")).raw["environment"]["path"] == "src/requirements.txt"
+
+
+def test_a_script_that_is_left_out_is_refused(project: Path) -> None:
+    (project / ".gitignore").write_text("train.py\n")
+    with pytest.raises(BadInput) as refused:
+        prepared(project, Packing(True))
+    assert 'src/train.py" is left out of the bundle' in refused.value.message
+    assert "--no-bundle" in refused.value.hint
+
+
+def test_a_digest_in_the_file_names_code_that_is_there_already(project: Path) -> None:
+    wishes: dict[str, Any] = {"bundle": "a" * 64}
+    assert take_packing(wishes) == Packing()
+    made = prepared(project, Packing(), shared=True, **wishes)
+    assert made.bundle is None
+    assert made.raw["bundle"] == "a" * 64
+    assert "workdir" not in made.raw
+
+
+def test_a_truth_value_in_the_file_is_a_wish() -> None:
+    wishes: dict[str, Any] = {"bundle": False, "environment": "auto", "allow_large": True}
+    assert take_packing(wishes) == Packing(False, True, "auto")
+    assert wishes == {}
