@@ -1,0 +1,144 @@
+"""A task's code: the bundle is fetched, each file once per machine, checked by its hash, and unpacked afresh.
+
+Never trusts what it was sent: paths, links and hashes are checked here again. How a bundle is named and stored is in
+docs/explanation/keeping-progress.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+
+from headway_agent.cache import Cache, bytes_max
+from headway_agent.nodedir import remove_tree
+from headway_agent.preparing import NotHere, PrepareFailed
+from headway_agent.reading import Missing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping
+
+    from headway_agent.preparing import Work
+
+FILES_BYTES_MAX = 20 << 30
+PART_OF_DISK = 0.1
+SMALL_BYTES = 64 << 10  # A copy of a smaller file is as cheap as a look into the cache.
+MODE_MASK = 0o777
+
+
+def unpack(work: Work) -> None:
+    """Put the bundle into the task's fresh working directory, and let the command run in its `subdir`."""
+    digest, subdir = str(work.asked.get("bundle") or ""), str(work.asked.get("subdir") or "")
+    root = work.place
+    if digest:
+        try:
+            _unpack(work, digest, root)
+        except Missing as missing:
+            raise PrepareFailed(
+                "bundle_missing", f"storage has no {missing}, which belongs to the job's bundle"
+            ) from None
+        except OSError as error:
+            raise NotHere(f"the bundle could not be unpacked: {error}") from None
+    elif not root:
+        return
+    work.prepared.cwd = os.path.join(root, inner(subdir)) if subdir else root
+    if not os.path.isdir(work.prepared.cwd):
+        raise PrepareFailed("bundle_missing", f'the bundle has no directory "{subdir}"')
+
+
+def _unpack(work: Work, digest: str, root: str) -> None:
+    entries = manifest(digest, work.site.objects.read(f"bundles/{digest}.json"))
+    remove_tree(root)  # A claim that is made again begins anew.
+    os.mkdir(root, 0o700)
+    made = {""}
+    for entry in entries:
+        work.check()
+        path = inner(entry["path"])
+        _make_folders(root, os.path.dirname(path), made)
+        target = os.path.join(root, path)
+        if "link" in entry:
+            os.symlink(_inner_link(path, entry["link"]), target)
+        else:
+            _put(work, entry, target)
+
+
+def manifest(digest: str, content: bytes) -> list[Mapping[str, Any]]:
+    """The bundle's entries, if they are what the digest names."""
+    try:
+        told = json.loads(content)
+        entries = told["files"] if isinstance(told, dict) else told
+        said = json.dumps(entries, sort_keys=True, separators=(",", ":"))
+        paths = [entry["path"] for entry in entries]
+    except (ValueError, KeyError, TypeError):
+        raise PrepareFailed("bundle_missing", f"the list of bundle {digest[:12]} cannot be read") from None
+    if hashlib.sha256(said.encode()).hexdigest() != digest or paths != sorted(set(paths)):
+        raise PrepareFailed("bundle_missing", f"the list of bundle {digest[:12]} is not what its name says")
+    return list(entries)
+
+
+def inner(path: str) -> str:
+    """The path, if it stays inside the tree."""
+    parts = path.rstrip("/").split("/")
+    if path.startswith("/") or any(part in ("", "..", ".") for part in parts) or "\0" in path or "\n" in path:
+        raise PrepareFailed("bundle_missing", f"the bundle names {path!r}, which is not a path inside it")
+    return "/".join(parts)
+
+
+def _inner_link(path: str, link: str) -> str:
+    where = os.path.normpath(os.path.join(os.path.dirname(path), link))
+    if link.startswith("/") or not link or where == ".." or where.startswith("../") or "\0" in link:
+        raise PrepareFailed("bundle_missing", f"the bundle's link {path!r} leads outside of it, to {link!r}")
+    return link
+
+
+def _make_folders(root: str, folder: str, made: set[str]) -> None:
+    """Make each folder ourselves: none of them may be a link that an earlier entry has put there."""
+    if folder in made:
+        return
+    _make_folders(root, os.path.dirname(folder), made)
+    try:
+        os.mkdir(os.path.join(root, folder), 0o777)
+    except FileExistsError:
+        raise PrepareFailed("bundle_missing", f"the bundle has {folder!r} both as a file and as a folder") from None
+    made.add(folder)
+
+
+def _put(work: Work, entry: Mapping[str, Any], target: str) -> None:
+    sha256, mode = str(entry["sha256"]), int(entry["mode"]) & MODE_MASK
+    key = f"bundles/files/{sha256}"
+    source = work.site.objects.local(key)
+    if source or int(entry["size"]) < SMALL_BYTES:
+        _copy(work, key, target, sha256)
+    else:
+        cached, _ = _files(work).get(sha256, work.directory, lambda path: _copy(work, key, path, sha256))
+        _duplicate(cached, target)
+    os.chmod(target, mode | 0o600)
+
+
+def _files(work: Work) -> Cache:
+    root = os.path.join(work.site.cache_dir, "files")
+    return Cache(root, bytes_max(work.site.environ, "FILES", FILES_BYTES_MAX, PART_OF_DISK, root))
+
+
+def _copy(work: Work, key: str, target: str, sha256: str) -> None:
+    """Write an object into a file. What does not have the hash that names it is not used."""
+    digest = hashlib.sha256()
+    with open(target, "xb") as file:
+        for piece in work.site.objects.pieces(key, work.check):
+            digest.update(piece)
+            file.write(piece)
+    if digest.hexdigest() != sha256:
+        raise PrepareFailed("bundle_missing", f"{key} in storage has another content than its name says")
+
+
+def _duplicate(source: str, target: str) -> None:
+    """A copy, not a hard link: a rank may write into its own files, and must not write into everybody's."""
+    with open(source, "rb") as reader, open(target, "xb") as writer:
+        size = os.fstat(reader.fileno()).st_size
+        offset = 0
+        while offset < size:
+            sent = os.sendfile(writer.fileno(), reader.fileno(), offset, size - offset)
+            if not sent:
+                break
+            offset += sent

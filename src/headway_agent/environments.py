@@ -1,0 +1,209 @@
+"""A task's packages: an environment made by uv (or conda) from what the bundle says, once per machine and definition.
+
+Only what defines it enters its key. The project's own code is never installed into it: it is found by PYTHONPATH, so
+that one environment serves every version of the code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+
+from headway_agent.cache import Cache, bytes_max
+from headway_agent.preparing import NotHere, PrepareFailed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping, Sequence
+
+    from headway_agent.preparing import Work
+
+ENVIRONMENTS_BYTES_MAX = 60 << 30
+PART_OF_DISK = 0.25
+BUILD_S_MAX = 3600.0
+SHOWN_LINES = 12
+SHOWN_CHARS = 1500
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+FILES = {"uv-lock": "uv.lock", "pyproject": "pyproject.toml", "requirements": "requirements.txt", "pep723": "",
+         "conda": "environment.yml"}  # fmt: skip
+CONDAS = ("micromamba", "mamba", "conda")
+# Passed on to uv: where it finds packages and keeps its own cache, and how it reaches the network.
+PASSED = ("UV_", "PIP_", "CONDA_", "MAMBA_", "SSL_", "HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY", "http_proxy",
+          "https_proxy", "all_proxy", "no_proxy", "REQUESTS_CA", "HOME", "PATH", "LANG", "LC_", "TMPDIR", "USER",
+          "XDG_", "NETRC", "LD_LIBRARY_PATH", "CC", "CXX", "CFLAGS", "CUDA_HOME")  # fmt: skip
+HEADER = re.compile(r"(?m)^# /// script\s*$\n((?:^#(?: .*)?$\n)+?)^# ///\s*$")
+INCLUDED = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[ =]?\s*(\S+)", re.MULTILINE)
+# In a lock: a package of the tree itself, other than the project (which is not installed).
+OWN_PACKAGES = re.compile(r"source = \{ (?:directory|editable|path) = \"(?!\.\")")
+
+
+def provide(work: Work) -> None:
+    """Make or find the environment, and let the ranks run in it."""
+    asked = work.asked["environment"]
+    kind, root = str(asked.get("kind") or ""), work.place
+    path = str(asked.get("path") or FILES.get(kind, ""))
+    file = os.path.join(root, path)
+    if kind not in FILES or not root or not path or not os.path.isfile(file):
+        raise _failed(f'the environment is to be made from "{path}" ({kind}), which is not there')
+    try:
+        key = key_of(kind, file, str(work.asked.get("bundle") or ""), work.site.environ)
+    except OSError as error:
+        raise _failed(f"{path} cannot be read: {error.strerror}: {error.filename}") from None
+    cache = _cache(work)
+    try:
+        home, _ = cache.get(key, work.directory, lambda draft: _make(work, kind, file, draft), kind == "conda")
+    except OSError as error:
+        raise NotHere(f"the environment could not be stored: {error}") from None
+    _enter(work, home, kind, os.path.dirname(file))
+
+
+def _failed(sentence: str) -> PrepareFailed:
+    return PrepareFailed("environment_failed", sentence)
+
+
+def _cache(work: Work) -> Cache:
+    root = os.path.join(work.site.cache_dir, "envs")
+    return Cache(root, bytes_max(work.site.environ, "ENVS", ENVIRONMENTS_BYTES_MAX, PART_OF_DISK, root))
+
+
+def _enter(work: Work, home: str, kind: str, project: str) -> None:
+    env, asked = work.prepared.env, dict(work.duty.get("env") or {})
+    path = asked.get("PATH") or work.site.environ.get("PATH") or DEFAULT_PATH
+    env["PATH"] = f"{home}/bin:{path}"
+    env["CONDA_PREFIX" if kind == "conda" else "VIRTUAL_ENV"] = home
+    work.prepared.python = f"{home}/bin/python"
+    if kind in ("uv-lock", "pyproject"):
+        source = os.path.join(project, "src")
+        own = [source] if os.path.isdir(source) else []
+        own += [project, *([asked["PYTHONPATH"]] if asked.get("PYTHONPATH") else [])]
+        env["PYTHONPATH"] = ":".join(own)
+
+
+# --- what defines it ------------------------------------------------------------------------------------------------
+
+
+def key_of(kind: str, file: str, bundle: str, environ: Mapping[str, str]) -> str:
+    """The hash of all that decides what will be in the environment."""
+    parts = [
+        kind,
+        environ.get("UV_PYTHON", ""),
+        ".".join(map(str, sys.version_info[:2])),
+        sys.platform,
+        platform.machine(),
+    ]
+    folder = os.path.dirname(file)
+    content = _read(file)
+    if kind == "pep723":
+        parts.append(header(content) or "")
+    elif kind == "requirements":
+        parts += _with_included(file, set())
+    else:
+        parts.append(content)
+    if kind == "uv-lock":
+        parts.append(_read(os.path.join(folder, "pyproject.toml")))
+        if OWN_PACKAGES.search(content):
+            parts.append(bundle or folder)  # Their code is part of the environment.
+    version = os.path.join(folder, ".python-version")
+    parts.append(_read(version) if os.path.isfile(version) else "")
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:40]
+
+
+def header(script: str) -> str | None:
+    """The PEP 723 header of a script, as it stands there."""
+    found = HEADER.search(script)
+    return found.group(1) if found else None
+
+
+def _with_included(file: str, seen: set[str]) -> list[str]:
+    if file in seen:
+        return []
+    seen.add(file)
+    content = _read(file)
+    texts = [content]
+    for name in INCLUDED.findall(content):
+        if "://" not in name:
+            texts += _with_included(os.path.join(os.path.dirname(file), name), seen)
+    return texts
+
+
+def _read(file: str) -> str:
+    with open(file, encoding="utf-8", errors="surrogateescape") as opened:
+        return opened.read()
+
+
+# --- how it is made -------------------------------------------------------------------------------------------------
+
+
+def _make(work: Work, kind: str, file: str, home: str) -> dict[str, str]:
+    work.say("builds the environment")
+    for words in commands(kind, file, home, _tool(kind, work.site.environ)):
+        work.check()
+        _run(words, work, home, os.path.dirname(file))
+    return {"kind": kind}
+
+
+def commands(kind: str, file: str, home: str, tool: Sequence[str]) -> list[list[str]]:
+    """What makes an environment of this kind, command after command."""
+    if kind == "conda":
+        words = ["create", "-y"] if tool[0].endswith("micromamba") else ["env", "create", "-q"]
+        return [[*tool, *words, "-p", home, "-f", file]]
+    # It is made elsewhere and moved to its place when it is whole: nothing in it may say where it was made.
+    made = [*tool, "venv", "--quiet", "--relocatable", home]
+    if kind == "uv-lock":
+        return [made, [*tool, "sync", "--frozen", "--no-install-project", "--no-editable", "--inexact"]]
+    return [made, [*tool, "pip", "install", "--python", f"{home}/bin/python", "-r", file]]
+
+
+def _tool(kind: str, environ: Mapping[str, str]) -> list[str]:
+    path = environ.get("PATH") or DEFAULT_PATH
+    if kind == "conda":
+        for name in CONDAS:
+            found = shutil.which(name, path=path)
+            if found:
+                return [found]
+        raise _failed("the environment needs conda, and neither micromamba, mamba nor conda is on this node's PATH")
+    home = environ.get("HOME") or "/"
+    found = environ.get("HEADWAY_AGENT_UV") or shutil.which("uv", path=f"{path}:{home}/.local/bin:{home}/.cargo/bin")
+    if found:
+        return [found]
+    for python in (sys.executable, shutil.which("python3", path=path)):
+        tried = [python, "-m", "uv", "--version"] if python else ["false"]
+        if subprocess.run(tried, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+            return [str(python), "-m", "uv"]
+    raise _failed("the environment needs uv, which is not on this node: neither on its PATH nor as `python -m uv`")
+
+
+def _run(words: Sequence[str], work: Work, home: str, cwd: str) -> None:
+    env = {name: value for name, value in work.site.environ.items() if name.startswith(PASSED)}
+    env.update(UV_PROJECT_ENVIRONMENT=home, UV_NO_PROGRESS="1", UV_LINK_MODE=env.get("UV_LINK_MODE", "copy"))
+    env["HEADWAY_NODE_DIR"] = os.path.dirname(os.path.dirname(work.directory))
+    try:
+        done = subprocess.run(
+            list(words), env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=BUILD_S_MAX,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise _failed(f"{_name(words)} took longer than {BUILD_S_MAX / 60:.0f} minutes") from None
+    if done.returncode:
+        said = last_lines(done.stdout.decode("utf-8", "replace").replace(home, "<environment>"))
+        raise _failed(f"{_name(words)} failed: {said}")
+
+
+def _name(words: Sequence[str]) -> str:
+    rest = [word for word in words[1:4] if word not in ("-m", "uv") and not word.startswith("-")]
+    tool = os.path.basename(words[0]) if words[1] != "-m" else "uv"
+    return " ".join([tool, *rest[: 2 if "pip" in rest else 1]])
+
+
+def last_lines(output: str) -> str:
+    """The end of what the tool said, from its error on where it names one."""
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in output.splitlines() if line.strip()]
+    errors = [index for index, line in enumerate(lines) if line.startswith(("error", "  × ", "×"))]
+    lines = lines[errors[-1] :] if errors else lines[-SHOWN_LINES:]
+    text = "\n".join(lines[:SHOWN_LINES]).strip()
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
