@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from headway.control.trail import Trail
 from headway.core.model import Job, JobId, Node, NodeId, State, task_key
 from headway.core.scheduler import View
 from headway.store.protocol import LogRange, Store, Stream
@@ -52,11 +53,13 @@ class Book:
     on_node: dict[NodeId, dict[str, TaskRef]] = field(default_factory=dict)  # Tasks that hold a place, by wire key.
     log_ends: LogEnds = field(default_factory=LogEnds)
     overgrown: set[Stream] = field(default_factory=set)  # Outputs that have outgrown their limit and are to be trimmed.
+    trail: Trail = field(default_factory=Trail)
     touched: set[NodeId] = field(default_factory=set)  # Nodes whose duties may have changed since the last publishing.
 
     def saw(self, before: Job | None, after: Job | None) -> None:
         """Take over one change of one job, in every index."""
         self.view.saw(before, after)
+        self.trail.saw(after, before)
         if before is not None:
             self._drop(before)
         if after is not None:
@@ -110,4 +113,6 @@ def book_of(jobs: Iterable[Job], nodes: Iterable[Node]) -> Book:
 
 def read_book(store: Store) -> Book:
     """The working copy, as the store has it."""
-    return book_of(store.unfinished(), store.nodes())
+    book = book_of(store.unfinished(), store.nodes())
+    book.trail.store = store
+    return book

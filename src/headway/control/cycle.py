@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headway.control import sessions
+from headway.control import progress, sessions
 from headway.control.book import Book, read_book
 from headway.control.commands import Command
 from headway.control.desk import Desk
@@ -21,7 +21,7 @@ from headway.core import scheduler
 from headway.core.errors import HeadwayError, Unavailable
 from headway.core.events import Event
 from headway.core.lifecycle import ClaimOverdue, Placed, StopDecided
-from headway.core.model import Cause, JobId, NodeId, Pool, State
+from headway.core.model import Cause, Job, JobId, NodeId, Pool, State
 from headway.core.units import show_duration
 from headway.settings import Settings
 from headway.store.protocol import Committed, LeaderLost, LogRange, Store
@@ -49,6 +49,7 @@ class Published:
     logs: tuple[LogRange, ...] = ()
     loose_keys: tuple[str, ...] = ()  # Storage objects that may be nobody's now.
     jobs: tuple[JobId, ...] = ()  # Jobs that changed.
+    shrunk: frozenset[JobId] = frozenset()  # Jobs of which a checkpoint was let go, so that objects may be nobody's.
 
 
 class Cycle:
@@ -71,6 +72,8 @@ class Cycle:
         self.publish = publish
         self.agent_version = agent_version
         self.last_tick = mono
+        self.steps_saved_at = mono
+        self.listening_since: float | None = None
         self.plan_due = True
         self.doubtful = False  # Whether the book may differ from the store.
         self.follow: dict[str, float] = {}  # Job -> until when (monotonic) somebody follows its log.
@@ -101,7 +104,9 @@ class Cycle:
             if ask not in again:
                 ask.done(ask.result)
         if not desk.empty:
-            self.publish(Published(committed.last_seq, tuple(desk.logs), tuple(desk.loose_keys), tuple(desk.changed)))
+            said = Published(committed.last_seq, tuple(desk.logs), tuple(desk.loose_keys), tuple(desk.changed))
+            said.shrunk = desk.shrunk
+            self.publish(said)
         self._tell_nodes(now)
         if again:
             self.turn([ask for ask in again if self._once_more(ask)], now, mono)
@@ -145,11 +150,14 @@ class Cycle:
         self.troubles.pop("store", None)
         for stream, end in committed.log_ends.items():
             self.book.log_ends.set(stream, end)
+        for job in committed.fenced:
+            self.book.trail.forget(job)
         return committed
 
     def _read_again_if_doubtful(self) -> None:
         """After a failed commit nobody knows for sure what was written (the answer may have been lost): read it."""
         if self.doubtful:
+            trail = self.book.trail
             try:
                 self.book = read_book(self.store)
             except HeadwayError as error:
@@ -157,9 +165,10 @@ class Cycle:
                 return
             self.doubtful = False
             self.plan_due = True
+            self.book.trail.take_over(trail, self.book.jobs)
             for session in self.sessions.values():
-                if session.silent and session.node in self.book.nodes:
-                    self.book.saw_node(self.book.nodes[session.node], False, "silent")
+                if session.closed and session.node in self.book.nodes:
+                    self.book.saw_node(self.book.nodes[session.node], False, session.closed)
 
     def _enter_new(self, desk: Desk, committed: Committed) -> None:
         accepted = [change.job for change in desk.new if change.job.id not in committed.stale]
@@ -169,7 +178,8 @@ class Cycle:
     def _place(self, desk: Desk, now: float) -> None:
         desk.touched = set()
         for placement in scheduler.plan(self.book.view, now).placements:
-            desk.step(self.book.jobs[placement.job], Placed(placement.seats))
+            job = self.book.jobs[placement.job]
+            desk.step(job, Placed(placement.seats, self.book.trail.step_for(job)))
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 
@@ -200,6 +210,10 @@ class Cycle:
         news = (
             full or resend or other_leader or said["duties"] or said["gone"] or body.get("logs") or body.get("reports")
         )
+        if not progress.WORDS.isdisjoint(body):
+            stored = progress.answer(body)
+            said |= stored
+            news = news or stored
         if news or wait_s <= 0 or body.get("agent_version") != self.agent_version:
             deliver({**said, "resend": resend, "safe": self._safe(body, full, session)})
         else:
@@ -272,7 +286,8 @@ class Cycle:
     def _reopen(self, node: NodeId) -> None:
         known = self.book.nodes.get(node)
         if known is not None:
-            self.book.saw_node(known)
+            closed = self.sessions[node].closed
+            self.book.saw_node(known, not closed, closed)
             self.plan_due = True
 
     # --- time -------------------------------------------------------------------------------------------------------
@@ -284,6 +299,8 @@ class Cycle:
             for session in self.sessions.values():
                 session.heard_at = mono
         self.last_tick = mono
+        if self.listening_since is None:
+            self.listening_since = now
         self.follow = {job: until for job, until in self.follow.items() if until > mono}
         for session in self.sessions.values():
             self._let_go(session, now, mono)
@@ -298,7 +315,19 @@ class Cycle:
         if self.book.overgrown:
             due.append(TrimLogs(frozenset(self.book.overgrown)))
             self.book.overgrown.clear()
+        due.extend(self._progress(now, mono))
         due.extend(self._leases(mono))
+        return due
+
+    def _progress(self, now: float, mono: float) -> list[Command]:
+        """Steps to be saved, and jobs that have waited longer than they wanted to."""
+        trail = self.book.trail
+        due: list[Command] = []
+        if trail.seen and mono - self.steps_saved_at >= progress.SAVE_STEPS_S:
+            self.steps_saved_at = mono
+            due.append(progress.SaveSteps())
+        if trail.pending and min(trail.pending.values()) <= now:
+            due.append(progress.EndPending())
         return due
 
     def _let_go(self, session: Session, now: float, mono: float) -> None:
@@ -313,7 +342,20 @@ class Cycle:
                 session.parked.pop(0).deliver(self._say(session, now, False))
 
     def _overdue(self, now: float) -> bool:
-        return any(limit_of(job, self.settings.claim_within_s) <= now for job in self.book.active.values())
+        return any(self.limit_of(job) <= now for job in self.book.active.values())
+
+    def limit_of(self, job: Job) -> float:
+        """When time alone changes this job: its claim runs out, or its attempt reaches the time limit."""
+        attempt = job.attempt
+        assert attempt is not None
+        if job.state is State.STARTING:
+            # An agent that prepares says so; and before we listened nobody could.
+            prepared_at, _ = self.book.trail.preparing.get(job.id, (0.0, ""))
+            since = max(attempt.placed_at, prepared_at, self.listening_since or 0.0)
+            return since + self.settings.claim_within_s
+        if job.state is State.RUNNING and job.spec.wall_s_max is not None:
+            return (attempt.started_at or attempt.placed_at) + job.spec.wall_s_max
+        return float("inf")
 
     def _leases(self, mono: float) -> list[Command]:
         due: list[Command] = []
@@ -331,16 +373,6 @@ class Cycle:
         return due
 
 
-def limit_of(job: Any, claim_within_s: float) -> float:
-    """When time alone changes this job: its claim runs out, or its attempt reaches the time limit."""
-    attempt = job.attempt
-    if job.state is State.STARTING:
-        return float(attempt.placed_at + claim_within_s)
-    if job.state is State.RUNNING and job.spec.wall_s_max is not None:
-        return float((attempt.started_at or attempt.placed_at) + job.spec.wall_s_max)
-    return float("inf")
-
-
 @dataclass(frozen=True, slots=True)
 class Overdue:
     """Claims that were not taken up in time, attempts that reached their time limit."""
@@ -349,7 +381,7 @@ class Overdue:
 
     def apply(self, desk: Desk) -> None:
         for job in list(desk.book.active.values()):
-            if limit_of(job, self.cycle.settings.claim_within_s) > desk.now:
+            if self.cycle.limit_of(job) > desk.now:
                 continue
             desk.touched.add(job.id)
             if job.state is State.STARTING:

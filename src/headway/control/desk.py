@@ -13,9 +13,9 @@ from headway.control.book import Book
 from headway.core import lifecycle
 from headway.core.errors import NotFound
 from headway.core.events import Event, record
-from headway.core.lifecycle import Signal
+from headway.core.lifecycle import Progressed, Signal
 from headway.core.model import Job, JobId, Node
-from headway.store.protocol import Batch, Forget, JobChange, LogRange, Store, SubmitKey
+from headway.store.protocol import Batch, Files, Forget, JobChange, LogRange, Store, SubmitKey
 
 
 @dataclass
@@ -41,6 +41,7 @@ class Desk:
     keys: list[SubmitKey] = field(default_factory=list)
     forget: list[Forget] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    files: Files | None = None
     touched: set[JobId] = field(default_factory=set)  # By the command that is at work.
 
     def find(self, job: JobId) -> Job | None:
@@ -63,6 +64,12 @@ class Desk:
 
     def step(self, job: Job, signal: Signal) -> Job:
         """Let a fact happen to a job. The only way in which a job changes."""
+        seen = self.book.trail.seen
+        if seen and job.id in seen:
+            job = self._step(job, Progressed(job.number, seen.pop(job.id)))
+        return self._step(job, signal)
+
+    def _step(self, job: Job, signal: Signal) -> Job:
         after = lifecycle.step(job, signal, self.now)
         if after is job:
             return job
@@ -99,6 +106,19 @@ class Desk:
         self.forget.append(forget)
         self.loose_keys.update(piece.key for piece in self.store.logs(forget.job))
 
+    @property
+    def keep(self) -> Files:
+        """What this batch writes about checkpoints, artifacts and bundles."""
+        if self.files is None:
+            self.files = Files()
+        return self.files
+
+    @property
+    def shrunk(self) -> frozenset[JobId]:
+        """Jobs that need less of storage after this commit."""
+        forgotten = [forget.job for forget in self.forget]
+        return frozenset([*forgotten, *(entry.job for entry in self.files.dropped)] if self.files else forgotten)
+
     def say(self, event: Event) -> None:
         self.events.append(event)
 
@@ -114,6 +134,7 @@ class Desk:
             or self.keys
             or self.forget
             or self.events
+            or self.files
         )
 
     def batch(self) -> Batch:
@@ -127,12 +148,18 @@ class Desk:
             keys=self.keys,
             forget=self.forget,
             events=self.events,
+            files=self.files,
         )
 
     def undo(self) -> None:
         """The commit failed: the book goes back to what the store still says."""
         for each in self.changed.values():
             self.book.saw(each.after, each.before)
+            attempt = each.after.attempt
+            if attempt is not None and attempt.seen_step is not None and not each.before.state.ended:
+                self.book.trail.seen[each.before.id] = attempt.seen_step
+        for entry in (*self.files.checkpoints, *self.files.changed, *self.files.dropped) if self.files else ():
+            self.book.trail.forget(entry.job)
         for piece in self.logs:
             self.book.log_ends.ends.pop((piece.job, piece.attempt, piece.task), None)
         for name, node in self.nodes_before.items():

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.control.book import Book
+from headway.control.claims import claim_body
+from headway.control.trail import Trail
 from headway.core.model import Job, NodeId, Phase, State, Task
 
 PROTOCOL = 1
@@ -33,6 +35,7 @@ class Session:
     seq: int = 0  # Of the newest call of this agent that was heard.
     heard_at: float = 0.0
     silent: bool = False
+    closed_because: str = ""  # Why nothing is placed there although it is heard, such as a notice.
     said: int = 0  # How many replies were made: two calls may be answered at once, and their replies overtake.
     sent: dict[str, tuple[str, float]] = field(default_factory=dict)  # Wire key -> (what to do, grace).
     sent_digest: int = 0
@@ -40,6 +43,11 @@ class Session:
     reported_digest: int = 0
     follow: frozenset[str] = frozenset()
     parked: list[Parked] = field(default_factory=list)
+
+    @property
+    def closed(self) -> str:
+        """Why nothing is placed on this node; empty when something may be."""
+        return "silent" if self.silent else self.closed_because
 
     def report(self, key: str, phase: str) -> None:
         old = self.reported.get(key)
@@ -79,15 +87,18 @@ def show(digest: int) -> str:
     return f"{digest:016x}"
 
 
-def duty_of(job: Job, task: Task, now: float) -> tuple[str, float]:
-    """What the node shall do about this task: the word, and for a stop the grace that is left."""
+def duty_of(job: Job, task: Task, now: float, spoiled: int = 0) -> tuple[str, float]:
+    """What the node shall do about this task: the word, and for a stop the grace that is left.
+
+    A claim that was changed because its checkpoint is damaged (`spoiled` times) is another duty, and is sent again.
+    """
     if job.state is State.STOPPING:
         # Rounded, so that the same stop is not sent again because a second has passed.
         return ("stop", round(job.stop_by or now, 1))
-    return ("go", 0.0) if task.phase is Phase.GOING else ("claim", 0.0)
+    return ("go", 0.0) if task.phase is Phase.GOING else ("claim", float(spoiled))
 
 
-def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete: bool) -> dict[str, Any]:
+def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete: bool, trail: Trail) -> dict[str, Any]:
     """The duty as it travels. `complete` repeats all that a claim says, for an agent that has forgotten it."""
     assert job.attempt is not None
     said: dict[str, Any] = {"task": f"{job.id}/{job.number}/{task.index}", "do": duty[0]}
@@ -97,44 +108,24 @@ def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete:
     if duty[0] != "claim":
         said["peers"] = [[each.address, each.port] for each in job.attempt.tasks]
     if duty[0] == "claim" or complete:
-        said |= _claim_body(job, task)
+        said |= claim_body(job, task, trail.resume_of(job, task))
     return said
-
-
-def _claim_body(job: Job, task: Task) -> dict[str, Any]:
-    spec = job.spec
-    return {
-        "job": job.id,
-        "name": spec.name,
-        "attempt": job.number,
-        "argv": list(spec.command),
-        "env": dict(spec.env),
-        "workdir": spec.workdir,
-        "ranks": spec.ranks_per_node,
-        "node_rank": task.index,
-        "nodes": spec.nodes,
-        "world_size": spec.nodes * spec.ranks_per_node,
-        "first_rank": task.index * spec.ranks_per_node,
-        "gpus": list(task.gpus),
-        "streams": spec.streams,
-        "grace_s": spec.grace_s,
-        "limits": {"memory_bytes": spec.resources.memory_bytes},
-    }
 
 
 def changes(session: Session, book: Book, now: float, full: bool) -> tuple[list[dict[str, Any]], list[str]]:
     """Duties that this node was not sent yet, and tasks that are gone; noted as sent."""
     here = book.on_node.get(session.node, {})
     duties: list[dict[str, Any]] = []
+    spoiled = book.trail.spoiled
     if full:
         session.sent, session.sent_digest = {}, 0
     for key, (job_id, index) in here.items():
         job = book.jobs[job_id]
         assert job.attempt is not None
         task = job.attempt.tasks[index]
-        duty = duty_of(job, task, now)
+        duty = duty_of(job, task, now, spoiled.get(job_id, 0) if spoiled else 0)
         if session.sent.get(key) != duty:
-            duties.append(body_of(job, task, duty, now, full))
+            duties.append(body_of(job, task, duty, now, full, book.trail))
             session.send(key, duty)
     gone = [key for key in session.sent if key not in here] if len(session.sent) != len(here) else []
     for key in gone:

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.control import sessions
+from headway.control import progress, sessions
 from headway.control.desk import Desk
 from headway.control.logs import note_overgrown
 from headway.control.sessions import Session
 from headway.core.errors import BadInput, HeadwayError
 from headway.core.events import Event
-from headway.core.lifecycle import Claimed, NodeLost, Refused, Signal, TaskEnded, TaskMissing
+from headway.core.lifecycle import Claimed, NodeLost, PrepareFailed, Refused, Signal, TaskEnded, TaskMissing
 from headway.core.model import Cause, Node, Outcome, Phase, Resources, State, split_key, task_key
 from headway.storage.protocol import check_key
 from headway.store.protocol import LogRange
@@ -52,6 +52,8 @@ class Sync:
         fresh = [piece for piece in ranges if desk.book.log_ends.follows(piece, desk.store)]
         desk.logs.extend(fresh)
         note_overgrown(desk, fresh)
+        if not progress.WORDS.isdisjoint(body):
+            progress.hear(desk, session, body)
         for raw in body.get("reports", ()):
             self._report(desk, raw)
         for trouble in body.get("troubles", ()):
@@ -63,17 +65,23 @@ class Sync:
         key = str(raw["task"])
         phase = str(raw["phase"])
         job_id, attempt, index = split_key(key)
-        if phase != "refused":
+        if phase not in UNCOUNTED:
             self.session.report(key, phase)
         job = desk.book.jobs.get(job_id)
         if job is None or job.number != attempt or not _is_there(job.attempt, index, self.session.node):
             return
         desk.touched.add(job_id)
+        if phase == "preparing":
+            desk.book.trail.preparing[job_id] = (desk.now, str(raw.get("detail", ""))[:200])
+            return
         signal: Signal
         if phase in ("claimed", "running"):
             signal = Claimed(attempt, index, str(raw.get("address", "")), int(raw.get("port", 0)))
         elif phase == "refused":
             signal = Refused(attempt, index, str(raw.get("detail", ""))[:500])
+        elif phase == "failed_prepare":
+            detail = str(raw.get("detail", ""))[:1000]
+            signal = PrepareFailed(attempt, index, _cause(raw.get("cause"), Cause.NEVER_STARTED), detail)
         elif phase == "ended":
             signal = TaskEnded(attempt, index, read_outcome(raw.get("outcome") or {}))
         else:
@@ -92,6 +100,9 @@ class Sync:
                     if job.state in (State.QUEUED, *_ENDED):
                         break
 
+
+UNCOUNTED = frozenset({"refused", "preparing", "failed_prepare"})
+"""Phases that are not in the digest of reports: they come before the claim, or instead of it."""
 
 _ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
@@ -146,8 +157,11 @@ def _save_node(desk: Desk, session: Session, body: Mapping[str, Any], known: Nod
     if known is None or known.boot_id != node.boot_id:
         data = {"node": node.id, "pool": node.pool, "cpus": granted.cpus, "memory_bytes": granted.memory_bytes}
         desk.say(Event("NodeJoined", desk.now, data={**data, "gpus": granted.gpus}))
+    if not body.get("notice") and session.closed_because:
+        session.closed_because = ""  # The machine stays after all.
+        desk.book.saw_node(node)
     if node != known:
-        desk.save_node(node)
+        desk.save_node(node, not session.closed_because, session.closed_because)
 
 
 def lose_node(desk: Desk, node: str, detail: str) -> None:
@@ -168,14 +182,24 @@ def _trouble(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
 
 def read_outcome(raw: Mapping[str, Any]) -> Outcome:
     cause = raw.get("cause")
+    policies = raw.get("policies") or ()
     return Outcome(
         exit_code=raw.get("exit_code"),
         signal=raw.get("signal"),
         rank=raw.get("rank"),
-        cause=Cause(cause) if cause else None,
+        cause=_cause(cause, Cause.USER_CODE) if cause else None,
         detail=str(raw.get("detail", ""))[:1000],
         log_bytes=int(raw.get("log_bytes", 0)),
+        policies=tuple((str(each.get("label", ""))[:100], str(each.get("action", ""))) for each in policies[:20]),
     )
+
+
+def _cause(word: object, otherwise: Cause) -> Cause:
+    """The cause of this name. An agent of another version may know names that we do not."""
+    try:
+        return Cause(str(word))
+    except ValueError:
+        return otherwise
 
 
 def read_range(raw: Mapping[str, Any], now: float) -> LogRange:

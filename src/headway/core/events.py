@@ -41,6 +41,11 @@ KINDS: dict[str, str] = {
     "NodeHeard": "a silent node is heard again",
     "NodeLost": "a node was given up: proof of death, or a whole lease of silence",
     "LogTrimmed": "the log outgrew its limit; its middle was dropped",
+    "CheckpointCommitted": "every task has that step in storage: the next attempt can go on from it",
+    "CheckpointSetAside": "a checkpoint failed its hash when it was restored; the one before it is used",
+    "ArtifactStored": "files that the job keeps were stored",
+    "NoticeGiven": "a node said that its machine will go; nothing more is placed there",
+    "StackDumped": "the stacks of all ranks were written down",
     "StorageFailed": "something could not be written; it is kept on the node and tried again",
 }
 

@@ -1,0 +1,75 @@
+"""A claim as it travels: everything that an agent needs to run a task. Words that were not given are left out.
+
+What a duty is, and when it is sent, is in sessions.py; the words' meaning is in docs/explanation/keeping-progress.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.core.checkpoints import Checkpoint
+from headway.core.model import Job, Task
+from headway.core.params import command_with, seed_of
+from headway.core.progress_spec import PLAIN, Progress
+
+
+def claim_body(job: Job, task: Task, resume: Checkpoint | None) -> dict[str, Any]:
+    spec = job.spec
+    params = spec.progress.params
+    return {
+        "job": job.id,
+        "name": spec.name,
+        "attempt": job.number,
+        "argv": command_with(spec.command, params) if params else list(spec.command),
+        "env": dict(spec.env),
+        "workdir": spec.workdir,
+        "ranks": spec.ranks_per_node,
+        "node_rank": task.index,
+        "nodes": spec.nodes,
+        "world_size": spec.nodes * spec.ranks_per_node,
+        "first_rank": task.index * spec.ranks_per_node,
+        "gpus": list(task.gpus),
+        "streams": spec.streams,
+        "grace_s": spec.grace_s,
+        "limits": {"memory_bytes": spec.resources.memory_bytes},
+        "resume": {"step": resume.step, "key": resume.key, "how": resume.how} if resume else None,
+        "progress": {"seed": seed_of(job), **_words(spec.progress)},
+    }
+
+
+def _words(progress: Progress) -> dict[str, Any]:
+    if progress is PLAIN:
+        return {}
+    environment, keeping = progress.environment, progress.checkpoint
+    said = {
+        "bundle": progress.bundle,
+        "subdir": progress.subdir,
+        "environment": environment
+        and {"kind": environment.kind, "path": environment.path, "digest": environment.digest},
+        "inputs": {each.name: _given(url=each.url, sha256=each.sha256) for each in progress.inputs},
+        "volumes": dict(progress.volumes),
+        "params": dict(progress.params),
+        "outputs": list(progress.outputs),
+        "limits": _limits(progress),
+        "log_policies": [
+            {"pattern": each.pattern, "label": each.label, "action": each.action} for each in progress.log_policies
+        ],
+    }
+    said = {word: value for word, value in said.items() if value}
+    said["checkpoint"] = {**_given(marker=keeping.marker), "settle_s": keeping.settle_s}
+    said["notice_signal"] = progress.signal
+    return said
+
+
+def _limits(progress: Progress) -> dict[str, Any]:
+    limits = progress.limits
+    return _given(
+        open_files=limits.open_files,
+        output_bytes=limits.output_bytes,
+        stalled_s=limits.stalled_s,
+        pin_cpus=limits.pin_cpus,
+    )
+
+
+def _given(**words: Any) -> dict[str, Any]:
+    return {word: value for word, value in words.items() if value}

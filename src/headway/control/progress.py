@@ -1,0 +1,263 @@
+"""What agents say about progress: checkpoints, artifacts, steps, damaged checkpoints, dumps, and the notice of an end.
+
+One part of a sync. The fence stands here in the order of things: whatever comes from another attempt than the job's
+newest, or from a task that is not going, changes nothing, and is answered like the rest so that it is not sent again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from headway.control.desk import Desk
+from headway.control.sessions import Session
+from headway.core import checkpoints
+from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint
+from headway.core.errors import BadInput, HeadwayError
+from headway.core.events import Event
+from headway.core.lifecycle import NodeLost, PendingOver, Progressed, ResumeSpoiled, StopDecided
+from headway.core.model import Cause, Job, Phase, State, split_key
+from headway.core.units import show_duration
+from headway.storage.protocol import check_key
+from headway.store.protocol import Artifact
+
+log = structlog.get_logger()
+
+WORDS = frozenset({"checkpoints", "artifacts", "steps", "bad_checkpoints", "dumps", "notice"})
+METRICS_MAX = 100
+PATH_MAX = 1000
+STEP_MAX = 2**62
+SAVE_STEPS_S = 10.0
+
+Stored = dict[str, tuple[Job, int, int]]
+
+
+def hear(desk: Desk, session: Session, body: Mapping[str, Any]) -> None:
+    """Take over all that a sync says about progress. Before its reports: an end comes with what was saved last."""
+    stored: Stored = {}
+    for word, take in (
+        ("checkpoints", _checkpoint),
+        ("artifacts", lambda desk, session, raw: _artifact(desk, session, raw, stored)),
+        ("bad_checkpoints", _bad_checkpoint),
+        ("dumps", _dump),
+    ):
+        for raw in body.get(word) or ():
+            try:
+                take(desk, session, raw)
+            except (HeadwayError, KeyError, ValueError, TypeError) as error:
+                # One entry that cannot be read must not hold up all else that this node has to say, for ever.
+                log.warning("refused what a node said", node=session.node, word=word, error=repr(error))
+    for job, files, size in stored.values():
+        desk.say(Event("ArtifactStored", desk.now, job.id, job.number, {"files": files, "bytes": size}))
+    for key, step in (body.get("steps") or {}).items():
+        _seen(desk, session, str(key), step)
+    if body.get("notice"):
+        _notice(desk, session, body["notice"])
+
+
+def _seen(desk: Desk, session: Session, key: str, step: object) -> None:
+    job, _ = _going(desk, session, key)
+    if job is not None and isinstance(step, int) and 0 <= step < STEP_MAX:
+        seen = desk.book.trail.seen
+        seen[job.id] = max(step, seen.get(job.id, 0))
+
+
+def answer(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What the reply says of it: all that the sync brought is committed or refused, and need not be said again."""
+    said: dict[str, Any] = {}
+    safe: dict[str, list[int]] = {}
+    for raw in body.get("checkpoints") or ():
+        safe.setdefault(str(raw["task"]), []).append(int(raw["step"]))
+    if safe:
+        said["checkpoints_safe"] = safe
+    stored = [[str(raw["task"]), str(raw["path"])] for raw in body.get("artifacts") or ()]
+    if stored:
+        said["artifacts_safe"] = stored
+    return said
+
+
+def _going(desk: Desk, session: Session, key: str) -> tuple[Job | None, int]:
+    """The job whose newest attempt has this task going on the node that speaks; None for anybody else's words."""
+    job_id, attempt, index = split_key(key)
+    job = desk.book.jobs.get(job_id)
+    if job is None or job.attempt is None or job.number != attempt or not 0 <= index < len(job.attempt.tasks):
+        return None, index
+    task = job.attempt.tasks[index]
+    if task.node != session.node or task.phase is not Phase.GOING:
+        return None, index
+    desk.touched.add(job_id)
+    return job, index
+
+
+# --- checkpoints ----------------------------------------------------------------------------------------------------
+
+
+def _checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
+    job, index = _going(desk, session, str(raw["task"]))
+    if job is None:
+        return
+    entry = read_checkpoint(raw, job, index, desk.now)
+    trail = desk.book.trail
+    there = next((each for each in trail.checkpoints_of(job.id) if each.id == entry.id), None)
+    if there is not None and (there.key, there.bytes, there.how) == (entry.key, entry.bytes, entry.how):
+        return  # Said again because the answer was lost.
+    trail.put(job.id, [entry])
+    desk.keep.checkpoints.append(entry)
+    of_step = [each for each in trail.checkpoints_of(job.id) if (each.attempt, each.step) == (job.number, entry.step)]
+    whole = checkpoints.newest(of_step, job.spec.nodes)
+    if whole is None:
+        return  # Other tasks of the gang do not have that step yet.
+    size, files = sum(part.bytes for part in whole.parts), sum(part.files for part in whole.parts)
+    data = {"step": whole.step, "how": whole.how, "bytes": size, "files": files}
+    desk.say(Event("CheckpointCommitted", desk.now, job.id, job.number, data))
+    job = desk.step(job, Progressed(job.number, committed_step=whole.step))
+    retain(desk, job)
+
+
+def retain(desk: Desk, job: Job) -> None:
+    """Let checkpoints go that need not be kept. Their objects are collected later."""
+    trail = desk.book.trail
+    drop = checkpoints.to_drop(trail.checkpoints_of(job.id), job.spec.nodes, job.spec.progress.checkpoint, job.number)
+    if drop:
+        desk.keep.dropped.extend(drop)
+        trail.drop(job.id, drop)
+
+
+def read_checkpoint(raw: Mapping[str, Any], job: Job, index: int, now: float) -> Checkpoint:
+    how = str(raw.get("how", "settled"))
+    if how not in HOW:
+        raise BadInput(f'checkpoint of {raw["task"]}: "{how[:40]}" is no way of knowing it is whole')
+    step = _whole(raw["step"], "step")
+    key = _key(raw["key"], job, "checkpoints")
+    size, files = _whole(raw.get("bytes", 0), "bytes"), _whole(raw.get("files", 0), "files")
+    # Only our own clock decides anything, so the time of receipt is what is kept.
+    return Checkpoint(job.id, job.number, index, step, how, key, size, files, now, _metrics(raw.get("metrics")))
+
+
+def _metrics(raw: object) -> dict[str, float]:
+    if not isinstance(raw, Mapping):
+        return {}
+    numbers = [
+        (str(name)[:100], float(value))
+        for name, value in raw.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    ]
+    return {name: value for name, value in numbers[:METRICS_MAX] if math.isfinite(value)}
+
+
+def _whole(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < STEP_MAX:
+        raise BadInput(f'{what}: "{str(value)[:40]}" is not a whole number from 0 on')
+    return value
+
+
+def _key(value: object, job: Job, folder: str) -> str:
+    key = check_key(str(value))
+    if not key.startswith(f"jobs/{job.id}/{job.number}/{folder}/"):
+        raise BadInput(f'"{key[:100]}" is not under {folder} of attempt {job.number} of {job.id}')
+    return key
+
+
+def _bad_checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
+    """A checkpoint failed its hash when it was restored: set it aside, and go on from the one before."""
+    job_id, attempt, index = split_key(str(raw["task"]))
+    job = desk.book.jobs.get(job_id)
+    if job is None or job.attempt is None or job.number != attempt or job.state is not State.STARTING:
+        return
+    if index >= len(job.attempt.tasks) or job.attempt.tasks[index].node != session.node:
+        return
+    desk.touched.add(job_id)
+    trail = desk.book.trail
+    known = trail.checkpoints_of(job_id)
+    bad = next((each for each in known if each.key == raw["key"] and each.task == index), None)
+    if bad is None or bad.state == SET_ASIDE:
+        return
+    aside = replace(bad, state=SET_ASIDE)
+    trail.put(job_id, [aside])
+    desk.keep.changed.append(aside)
+    detail = str(raw.get("detail", ""))[:500]
+    data = {"step": bad.step, "of_attempt": bad.attempt, "task": index, "key": bad.key, "detail": detail}
+    desk.say(Event("CheckpointSetAside", desk.now, job_id, job.number, data))
+    trail.spoiled[job_id] = trail.spoiled.get(job_id, 0) + 1
+    before = checkpoints.newest(trail.checkpoints_of(job_id), job.spec.nodes)
+    said = f"the checkpoint of step {bad.step} is damaged: {detail}"
+    desk.step(job, ResumeSpoiled(job.number, before.step if before else None, said))
+
+
+# --- artifacts and dumps --------------------------------------------------------------------------------------------
+
+
+def _artifact(desk: Desk, session: Session, raw: Mapping[str, Any], stored: Stored) -> None:
+    job, index = _going(desk, session, str(raw["task"]))
+    if job is None:
+        return
+    path = str(raw["path"])
+    if not path or len(path) > PATH_MAX or path.startswith("/") or ".." in path.split("/") or "\0" in path:
+        raise BadInput(f'artifact: "{path[:80]}" is not a path inside the tree')
+    keys = tuple(_key(key, job, "output") for key in raw["keys"])
+    size = _whole(raw["size"], "size")
+    sha256 = str(raw.get("sha256", ""))[:64]
+    desk.keep.artifacts.append(Artifact(job.id, job.number, index, path, size, sha256, keys, desk.now))
+    _, files, total = stored.get(job.id, (job, 0, 0))
+    stored[job.id] = (job, files + 1, total + size)
+
+
+def _dump(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
+    job, index = _going(desk, session, str(raw["task"]))
+    if job is not None:
+        data = {"task": index, "key": _key(raw["key"], job, "dumps"), "what": str(raw.get("what", ""))[:200]}
+        desk.say(Event("StackDumped", desk.now, job.id, job.number, data))
+
+
+# --- notices --------------------------------------------------------------------------------------------------------
+
+
+def _notice(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
+    """The machine will go: nothing more is placed there, and what runs there saves itself while it can."""
+    left_s = min(max(0.0, float(raw.get("seconds_left", 0.0))), 7 * 86400.0)
+    said = str(raw.get("cause", ""))[:100]
+    known = desk.book.nodes.get(session.node)
+    if session.closed_because == "" and known is not None:
+        session.closed_because = "will be reclaimed"
+        desk.book.saw_node(known, False, session.closed_because)
+        data = {"node": session.node, "cause": said, "seconds_left": round(left_s, 1)}
+        desk.say(Event("NoticeGiven", desk.now, data=data))
+    detail = f"{session.node} goes in {left_s:.0f} s" + (f" ({said})" if said else "")
+    for job in desk.book.jobs_on(session.node):
+        desk.touched.add(job.id)
+        if job.state is State.RUNNING:
+            grace_s = min(job.spec.grace_s, left_s)
+            desk.step(job, StopDecided(job.number, Cause.RECLAIMED, detail, grace_s))
+        elif job.state is State.STARTING:
+            desk.step(job, NodeLost(job.number, session.node, detail))
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSteps:
+    """Write down the steps that were seen since the last time."""
+
+    def apply(self, desk: Desk) -> None:
+        for job_id in list(desk.book.trail.seen):
+            job = desk.book.jobs.get(job_id)
+            if job is None:
+                desk.book.trail.seen.pop(job_id, None)
+            else:
+                desk.touched.add(job_id)
+                desk.step(job, Progressed(job.number, desk.book.trail.seen.pop(job_id)))
+
+
+@dataclass(frozen=True, slots=True)
+class EndPending:
+    """End queued jobs that have waited longer than their description allows."""
+
+    def apply(self, desk: Desk) -> None:
+        for job_id, until in list(desk.book.trail.pending.items()):
+            job = desk.book.jobs.get(job_id)
+            if job is not None and job.state is State.QUEUED and until <= desk.now:
+                desk.touched.add(job_id)
+                limit = show_duration(job.spec.progress.limits.pending_s or 0.0)
+                desk.step(job, PendingOver(f"limit {limit}"))
