@@ -44,7 +44,7 @@ class Settings:
     engine_call_s_max: float = knob(60.0, "how long one call to an engine may take")
     sync_wait_s: float = knob(20.0, "how long an agent's call is held when there is nothing to say")
     lead_lease_s: float = knob(15.0, "how long a server leads without renewing")
-    gather_s: float = knob(0.005, "how long agents' calls wait for the next command of a stream, to share its commit")
+    gather_s: float = knob(0.01, "how often agents' calls are taken up while one command follows another")
     batch_most: int = knob(2000, "how many commands are saved in one commit at the most")
     submit_most: int = knob(10000, "how many jobs one request may bring")
     request_bytes_max: int = knob(64 * 2**20, "the largest request body that is read")

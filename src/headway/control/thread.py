@@ -34,6 +34,7 @@ class ControlThread:
         self._calls: deque[Callable[[], Ask | None]] = deque()  # Agents' calls, and work between two turns.
         self._wake = threading.Event()
         self._commands_at: deque[float] = deque([-1.0, -1.0], maxlen=2)  # When the last two commands came.
+        self._calls_taken_at = 0.0
         self._stopping = False
         self._on_lost_lead = on_lost_lead
         self._thread = threading.Thread(target=self._work, name="control", daemon=True)
@@ -109,42 +110,45 @@ class ControlThread:
 
     def _turn(self) -> None:
         settings = self.cycle.settings
-        wait_s = self.cycle.last_tick + settings.tick_every_s - time.monotonic()
-        idle = not (self._commands or self._calls or self.cycle.plan_due or self._stopping)
-        if idle and wait_s > 0:
-            self._wake.wait(wait_s)
-        self._gather(settings.gather_s)
-        self._wake.clear()
-        asks = self._drain(settings.batch_most)
+        self._rest()
         mono = time.monotonic()
+        asks = [self._commands.popleft() for _ in range(min(len(self._commands), settings.batch_most))]
+        if mono >= self._calls_due_at(mono):
+            self._calls_taken_at = mono
+            asks += self._take_calls(settings.batch_most)
         if mono - self.cycle.last_tick >= settings.tick_every_s:
             asks += [Ask(command, _ignore, _complain) for command in self.cycle.tick(time.time(), mono)]
         if asks or self.cycle.plan_due:
             self.cycle.turn(asks, time.time(), mono)
 
-    def _gather(self, gather_s: float) -> None:
-        """While one command follows another, let agents' calls and the plan wait a moment for the next one.
-
-        They share its commit then, instead of making the next command wait for a commit of their own.
-        """
-        mono = time.monotonic()
-        until = mono + gather_s
-        while not self._commands and self._commands_at[0] > mono - STREAM * gather_s and not self._stopping:
+    def _rest(self) -> None:
+        """Wait until there is something to do."""
+        while not self._stopping:
             self._wake.clear()
-            left_s = until - time.monotonic()
-            if self._commands or left_s <= 0:
+            mono = time.monotonic()
+            due_at = self.cycle.last_tick + self.cycle.settings.tick_every_s
+            if self._calls or self.cycle.plan_due:
+                due_at = min(due_at, self._calls_due_at(mono))
+            if self._commands or due_at <= mono:
                 return
-            self._wake.wait(left_s)
+            self._wake.wait(due_at - mono)
 
-    def _drain(self, most: int) -> list[Ask]:
-        asks: list[Ask] = []
-        while self._commands and len(asks) < most:
-            asks.append(self._commands.popleft())
-        while self._calls and len(asks) < most:
+    def _calls_due_at(self, mono: float) -> float:
+        """When agents' calls are taken up: at once, but while one command follows another only every `gather_s`.
+
+        Otherwise each command would wait for the commits of calls that came before it, one by one.
+        """
+        gather_s = self.cycle.settings.gather_s
+        streaming = self._commands_at[0] > mono - STREAM * gather_s
+        return self._calls_taken_at + gather_s if streaming else mono
+
+    def _take_calls(self, most: int) -> list[Ask]:
+        taken: list[Ask] = []
+        while self._calls and len(taken) < most:
             ask = self._calls.popleft()()
             if ask is not None:
-                asks.append(ask)
-        return asks
+                taken.append(ask)
+        return taken
 
 
 def _promise() -> Future[Any]:
