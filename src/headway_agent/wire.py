@@ -10,10 +10,11 @@ import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Mapping
 
 HEAD_BYTES_MAX = 1 << 16
 CONNECT_S_MAX = 10.0
+TOGETHER_BYTES_MAX = 64 << 10
 
 
 class Unreachable(Exception):
@@ -60,19 +61,25 @@ class Connection:
             return status, {}
 
     def request(
-        self, method: str, path: str, body: bytes, timeout_s: float, kind: str = "application/octet-stream"
+        self,
+        method: str,
+        path: str,
+        body: bytes | bytearray,
+        timeout_s: float,
+        kind: str = "application/octet-stream",
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes]:
         """Send one request and return status and content, or raise Unreachable."""
         kept = self.sock is not None
         try:
-            return self._exchange(method, path, body, timeout_s, kind)
+            return self._exchange(method, path, body, timeout_s, kind, headers or {})
         except (OSError, ValueError, IndexError) as error:
             self.close()
             if not kept or isinstance(error, socket.timeout):
                 raise Unreachable(str(error) or type(error).__name__) from None
         # A kept connection that the server has closed meanwhile; everything we send can be said twice.
         try:
-            return self._exchange(method, path, body, timeout_s, kind)
+            return self._exchange(method, path, body, timeout_s, kind, headers or {})
         except (OSError, ValueError, IndexError) as error:
             self.close()
             raise Unreachable(str(error) or type(error).__name__) from None
@@ -98,14 +105,27 @@ class Connection:
         self.authority = authority
         return "/" + prefix.strip("/") if prefix.strip("/") else ""
 
-    def _exchange(self, method: str, path: str, body: bytes, timeout_s: float, kind: str) -> tuple[int, bytes]:
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: bytes | bytearray,
+        timeout_s: float,
+        kind: str,
+        headers: Mapping[str, str],
+    ) -> tuple[int, bytes]:
         prefix = self._connect()
         self.sock.settimeout(timeout_s)
         head = (
             f"{method} {prefix}{path} HTTP/1.1\r\nHost: {self.authority}\r\nAuthorization: Bearer {self.home.token}\r\n"
-            f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
         )
-        self.sock.sendall(head.encode("latin-1") + body)
+        head += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+        if len(body) < TOGETHER_BYTES_MAX:
+            self.sock.sendall(head.encode("latin-1") + body)
+        else:
+            self.sock.sendall(head.encode("latin-1"))
+            self.sock.sendall(body)  # Not copied once more.
         return self._answer()
 
     def _answer(self) -> tuple[int, bytes]:

@@ -1,0 +1,293 @@
+"""Cutting files into parts and sending only what is new.
+
+A part is at most 4 MiB of one file, named by its sha256; new parts lie one after the other in objects of up to 64 MiB,
+so 10,000 small files are a few objects. One thread reads and hashes, another one writes and syncs.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import queue
+import stat
+import threading
+
+from headway_agent.storing import StoreFailed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping
+
+    from headway_agent.completeness import Signature
+    from headway_agent.storing import Draft, Objects
+
+    Part = dict[str, Any]  # key, offset, size, sha256
+    Place = tuple[str, int, int]  # key, offset, size
+
+SMALL_PART_BYTES = 1 << 20
+PART_BYTES_MAX = 4 << 20
+LARGE_FILE_BYTES = 4 << 30
+BUFFERS = 6
+ALONE_BYTES_MAX = 1 << 20  # Less than this is written by the reading thread itself.
+
+
+class Changed(Exception):
+    """A file is not, or no longer, what the look at the directory had found."""
+
+
+def part_bytes(size: int) -> int:
+    return SMALL_PART_BYTES if size <= LARGE_FILE_BYTES else PART_BYTES_MAX
+
+
+class Known:
+    """Parts that lie in storage, by their hash; and for unchanged files, by path and signature."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, Place] = {}
+        self.files: dict[str, tuple[Signature, list[Part]]] = {}
+
+    def take(self, files: Mapping[str, tuple[Signature, list[Part]]]) -> None:
+        """From here on only what these files are made of counts as known: older parts may be collected."""
+        self.files = dict(files)
+        self.places = {
+            part["sha256"]: (part["key"], part["offset"], part["size"]) for _, parts in files.values() for part in parts
+        }
+
+
+class Sender:
+    """Sends the files of one snapshot. Use it once: `file` for each, then `close`."""
+
+    def __init__(self, objects: Objects, prefix: str, known: Known, total_bytes: int) -> None:
+        import hashlib  # Here: it costs 4 MB, which a node that never sees a checkpoint need not pay.
+
+        self._sha256 = hashlib.sha256
+        self._objects = objects
+        self._prefix = prefix
+        self._known = known
+        self._fresh: dict[str, Place] = {}
+        self._number = 0
+        self._offset = 0
+        self._writer = _Writer(objects, total_bytes > ALONE_BYTES_MAX)
+        self._buffer = self._writer.buffer(min(PART_BYTES_MAX, max(total_bytes, 1)))
+        self._begin = self._fill = 0
+        self.sent_bytes = 0
+        self.read_bytes = 0
+
+    def file(self, path: str, name: str, signature: Signature) -> list[Part]:
+        """The parts of one file, with those sent that are nowhere yet."""
+        cached = self._known.files.get(name)
+        if cached is not None and cached[0] == signature:
+            return cached[1]
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            raise Changed(f"{name}: {error.strerror}") from None
+        try:
+            _check(fd, name, signature)
+            parts = self._cut(fd, name, signature[0])
+            _check(fd, name, signature)  # Nobody wrote to it while we read.
+        except OSError as error:
+            raise Changed(f"{name}: {error.strerror}") from None
+        finally:
+            os.close(fd)
+        return parts
+
+    def _cut(self, fd: int, name: str, size: int) -> list[Part]:
+        parts: list[Part] = []
+        each, left = part_bytes(size), size
+        while left:
+            want = min(each, left)
+            view = self._room(want)
+            have = 0
+            while have < want:
+                count = os.readv(fd, [view[have:]])
+                if not count:
+                    raise Changed(f"{name} is shorter than it was")
+                have += count
+            digest = self._sha256(view).hexdigest()
+            view.release()
+            key, offset, length = self._place(digest, want)
+            parts.append({"key": key, "offset": offset, "size": length, "sha256": digest})
+            left -= want
+        self.read_bytes += size
+        return parts
+
+    def _room(self, want: int) -> memoryview:
+        if self._fill + want > len(self._buffer):
+            self._push()
+            self._buffer = self._writer.buffer(PART_BYTES_MAX)
+            self._begin = self._fill = 0
+        return memoryview(self._buffer)[self._fill : self._fill + want]
+
+    def _place(self, digest: str, size: int) -> Place:
+        """Where this part lies. A new one stays in the buffer, to be written; a known one is overwritten there."""
+        known = self._known.places.get(digest) or self._fresh.get(digest)
+        if known is not None and known[2] == size:
+            return known
+        if self._offset + size > self._objects.object_bytes_max:
+            self._push()
+            self._finish()
+        place = (f"{self._prefix}{self._number}", self._offset, size)
+        self._fresh[digest] = place
+        self._fill += size
+        self._offset += size
+        self.sent_bytes += size
+        return place
+
+    def _push(self) -> None:
+        if self._fill > self._begin:
+            self._writer.write(self._buffer, self._begin, self._fill)
+            self._begin = self._fill
+
+    def _finish(self) -> None:
+        if self._offset:
+            self._writer.finish(f"{self._prefix}{self._number}")
+            self._number += 1
+            self._offset = 0
+
+    def close(self) -> None:
+        """All parts are durable when this returns."""
+        self._push()
+        self._finish()
+        self._writer.close()
+        self._objects.settle()
+
+    def abandon(self) -> None:
+        """Give up; what is whole in storage is remembered, so that the next try goes on from there."""
+        finished = self._writer.abandon()
+        for digest, place in self._fresh.items():
+            if place[0] in finished:
+                self._known.places[digest] = place
+
+
+class _Writer:
+    """Writes buffers into objects, on a thread of its own where that is worth it."""
+
+    def __init__(self, objects: Objects, threaded: bool) -> None:
+        self._objects = objects
+        self._draft: Draft | None = None
+        self._finished: set[str] = set()
+        self._problem: Exception | None = None
+        self._buffers: list[mmap.mmap] = []
+        self._users: dict[int, int] = {}
+        self._free: queue.SimpleQueue[mmap.mmap] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        if threaded:
+            self._thread = threading.Thread(target=self._work, name="write parts", daemon=True)
+            self._thread.start()
+
+    def buffer(self, size: int) -> mmap.mmap:
+        """A buffer that nobody reads from; the one that was handed out before goes back once it is written."""
+        if self._buffers:
+            self._jobs.put(("free", self._buffers[-1])) if self._thread else self._free.put(self._buffers[-1])
+        if len(self._buffers) < (BUFFERS if self._thread else 1):
+            fresh = mmap.mmap(-1, size)
+            self._buffers.append(fresh)
+            return fresh
+        taken = self._free.get()
+        self._buffers.remove(taken)
+        self._buffers.append(taken)  # The last one is the one in use.
+        return taken
+
+    def write(self, buffer: mmap.mmap, begin: int, end: int) -> None:
+        self._do(("write", buffer, begin, end))
+
+    def finish(self, key: str) -> None:
+        self._do(("finish", key))
+
+    def _do(self, job: Any) -> None:
+        if self._problem is not None:
+            raise self._problem
+        if self._thread is not None:
+            self._jobs.put(job)
+        else:
+            self._perform(job)
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                return
+            try:
+                if self._problem is None or job[0] == "free":
+                    self._perform(job)
+            except Exception as error:
+                self._problem = error
+
+    def _perform(self, job: Any) -> None:
+        if job[0] == "free":
+            self._free.put(job[1])
+        elif job[0] == "write":
+            if self._draft is None:
+                self._draft = self._objects.draft()
+            with memoryview(job[1]) as whole, whole[job[2] : job[3]] as view:
+                self._draft.write(view)
+        elif self._draft is not None:
+            draft, self._draft = self._draft, None
+            draft.finish(job[1])
+            self._finished.add(job[1])
+
+    def close(self) -> None:
+        self._end()
+        if self._problem is not None:
+            raise self._problem
+
+    def abandon(self) -> set[str]:
+        self._end()
+        if self._draft is not None:
+            self._draft.drop()
+        return self._finished
+
+    def _end(self) -> None:
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+        for buffer in self._buffers:
+            try:
+                buffer.close()
+            except BufferError:
+                pass  # A view of it is in a traceback; it goes with that.
+        self._buffers = []
+
+
+def signature_of(found: os.stat_result) -> Signature:
+    return (found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def _check(fd: int, name: str, signature: Signature) -> None:
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or signature_of(found) != signature:
+        raise Changed(f"{name} was changed")
+
+
+def send_files(
+    objects: Objects, prefix: str, directory: str, files: Mapping[str, Signature], known: Known
+) -> tuple[list[dict[str, Any]], int]:
+    """Send what is new of these files. Returns the manifest's entries and how many bytes travelled."""
+    fresh = sum(sign[0] for name, sign in files.items() if known.files.get(name, ((), []))[0] != sign)
+    sender = Sender(objects, prefix, known, fresh)
+    entries: list[dict[str, Any]] = []
+    try:
+        for name in sorted(files):
+            path = os.path.join(directory, name)
+            found = _lstat(path, name)
+            entry: dict[str, Any] = {"path": name, "size": files[name][0], "mode": stat.S_IMODE(found.st_mode)}
+            if stat.S_ISLNK(found.st_mode):
+                entry.update(size=0, parts=[], link=os.readlink(path))
+            else:
+                entry.update(mtime_ns=files[name][1], parts=sender.file(path, name, files[name]))
+            entries.append(entry)
+        sender.close()
+    except (StoreFailed, Changed, OSError):
+        sender.abandon()
+        raise
+    return entries, sender.sent_bytes
+
+
+def _lstat(path: str, name: str) -> os.stat_result:
+    try:
+        return os.lstat(path)
+    except OSError as error:
+        raise Changed(f"{name}: {error.strerror}") from None

@@ -1,0 +1,153 @@
+"""Putting a checkpoint back: every part is checked by its hash, and the directory appears as a whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+from headway_agent.completeness import STRENGTH
+from headway_agent.nodedir import remove_tree, write_all
+from headway_agent.storing import Missing
+from headway_agent.parts import signature_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Mapping
+
+    from headway_agent.storing import Objects
+
+READ_BYTES_MAX = 16 << 20
+
+
+class Bad(Exception):
+    """The checkpoint is not what its manifest says, or its manifest is no manifest."""
+
+
+def restore(objects: Objects, key: str, directory: str, check: Callable[[], None]) -> dict[str, Any]:
+    """Fill the directory, which must be empty, from the checkpoint with this manifest. Returns the manifest.
+
+    `check` is asked before each file, and raises when nobody wants it any more.
+    """
+    manifest = read_manifest(objects, key)
+    fresh = f"{directory}.restoring"
+    remove_tree(fresh)
+    os.makedirs(fresh, mode=0o700)
+    try:
+        for file in manifest["files"]:
+            check()
+            _restore_file(objects, file, fresh)
+        remove_tree(directory)
+        os.rename(fresh, directory)
+    except BaseException:
+        remove_tree(fresh)
+        raise
+    return manifest
+
+
+def read_manifest(objects: Objects, key: str) -> dict[str, Any]:
+    try:
+        manifest = json.loads(objects.read_all(key))
+        if manifest["version"] != 1 or manifest["how"] not in STRENGTH:
+            raise ValueError("unknown version")
+        for file in manifest["files"]:
+            if not _inside(file["path"]) or sum(part["size"] for part in file["parts"]) != file["size"]:
+                raise ValueError(f"bad entry {file['path']!r}")
+    except Missing as problem:
+        raise Bad(str(problem)) from None
+    except (ValueError, KeyError, TypeError) as problem:
+        raise Bad(f"{key} is no manifest: {problem}") from None
+    return dict(manifest)
+
+
+def _inside(path: str) -> bool:
+    return bool(path) and not any(part in ("", ".", "..") for part in path.split("/")) and "\0" not in path
+
+
+def _restore_file(objects: Objects, file: Mapping[str, Any], directory: str) -> None:
+    import hashlib
+
+    path = os.path.join(directory, file["path"])
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    if "link" in file:
+        os.symlink(file["link"], path)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(path, flags, 0o600)
+    try:
+        for run in runs(file["parts"]):
+            try:
+                content = objects.read(run[0]["key"], run[0]["offset"], run[-1]["offset"] + run[-1]["size"])
+            except Missing as problem:
+                raise Bad(str(problem)) from None
+            position = 0
+            for part in run:
+                piece = memoryview(content)[position : position + part["size"]]
+                position += part["size"]
+                if hashlib.sha256(piece).hexdigest() != part["sha256"]:
+                    raise Bad(f"{file['path']}: the bytes at {part['offset']} of {part['key']} are not what was stored")
+            write_all(fd, content)
+        os.fchmod(fd, stat.S_IMODE(int(file.get("mode", 0o600))))
+    finally:
+        os.close(fd)
+    if "mtime_ns" in file:
+        os.utime(path, ns=(int(file["mtime_ns"]), int(file["mtime_ns"])))
+
+
+def runs(parts: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Parts that lie one after the other in the same object, to be read together."""
+    found: list[list[dict[str, Any]]] = []
+    size = 0
+    for part in parts:
+        last = found[-1][-1] if found else None
+        adjoins = last and last["key"] == part["key"] and last["offset"] + last["size"] == part["offset"]
+        if adjoins and size + part["size"] <= READ_BYTES_MAX:
+            found[-1].append(part)
+            size += part["size"]
+        else:
+            found.append([part])
+            size = part["size"]
+    return found
+
+
+def look(directory: str, troubles: list[str] | None = None) -> dict[str, tuple[int, int, int]]:
+    """All files below a directory, by relative path, with their signatures. What cannot be kept is left out."""
+    found: dict[str, tuple[int, int, int]] = {}
+    waiting = [""]
+    while waiting:
+        above = waiting.pop()
+        try:
+            with os.scandir(os.path.join(directory, above)) as entries:
+                for entry in entries:
+                    path = f"{above}/{entry.name}" if above else entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(path)
+                        continue
+                    seen = entry.stat(follow_symlinks=False)
+                    problem = unkeepable(directory, path, seen)
+                    if not problem:
+                        found[path] = signature_of(seen)
+                    elif troubles is not None:
+                        troubles.append(problem)
+        except OSError:
+            continue  # Removed while we looked.
+    return found
+
+
+def unkeepable(directory: str, path: str, seen: os.stat_result) -> str:
+    """Why this entry is not kept; empty when it can be."""
+    if "\n" in path or "\r" in path:
+        return f"{path!r}: a name with a line break"
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return f"{path!r}: a name that is not UTF-8"
+    if stat.S_ISREG(seen.st_mode):
+        return ""
+    if not stat.S_ISLNK(seen.st_mode):
+        return f"{path}: neither a file nor a directory"
+    top = os.path.realpath(directory)
+    target = os.path.realpath(os.path.join(directory, path))
+    if os.path.isabs(os.readlink(os.path.join(directory, path))) or not (target + "/").startswith(top + "/"):
+        return f"{path}: a link that leaves the directory"
+    return ""
