@@ -57,6 +57,15 @@ class StorageConformance:
     def storage(self, tmp_path: Path) -> Storage:
         return self.open_storage(tmp_path)
 
+    def test_a_file_becomes_an_object(self, storage: Storage, tmp_path: Path) -> None:
+        for number, place in enumerate((Path(storage.draft_dir()), tmp_path)):
+            path = place / f"draft-{number}"
+            path.write_bytes(b"abc" * 1_000_000)
+            storage.put_file(f"jobs/j{number}/x", str(path))
+            assert storage.get(f"jobs/j{number}/x", 2_999_999) == b"c"
+            assert storage.size(f"jobs/j{number}/x") == 3_000_000
+            path.unlink(missing_ok=True)
+
     def test_what_was_put_is_given_back(self, storage: Storage) -> None:
         data = bytes(range(256)) * 1000
         storage.put("logs/n1/1", data)

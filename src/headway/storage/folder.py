@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -41,6 +42,23 @@ class FolderStorage:
                     os.unlink(draft)
                 raise
             _sync_dir(path.parent)
+
+    def put_file(self, key: str, path: str) -> None:
+        place = self._root / check_key(key)
+        with self._saying(f"take {key}"):
+            self._make_dir(place.parent)
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+            try:
+                os.replace(path, place)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                os.replace(self._copy(path), place)
+            _sync_dir(place.parent)
+
+    def draft_dir(self) -> str:
+        return str(self._root / DRAFTS)
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         path = self._root / check_key(key)
@@ -98,6 +116,20 @@ class FolderStorage:
         try:
             with open(handle, "wb") as file:
                 file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
+        return name
+
+    def _copy(self, path: str) -> str:
+        """A copy of a file from another disk, synced, ready to be renamed to where it belongs."""
+        handle, name = tempfile.mkstemp(dir=self._root / DRAFTS)
+        try:
+            with open(handle, "wb") as file, open(path, "rb") as source:
+                shutil.copyfileobj(source, file, 1 << 20)
                 file.flush()
                 os.fsync(file.fileno())
         except BaseException:

@@ -6,6 +6,7 @@ returned is as durable as the bucket. Not for a folder: the library does not syn
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -51,6 +52,15 @@ class ObjectStorage:
 
         with self._saying("take", check_key(key)):
             obstore.put(self._bucket, key, data)
+
+    def put_file(self, key: str, path: str) -> None:
+        import obstore
+
+        with self._saying("take", check_key(key)), open(path, "rb") as file:
+            obstore.put(self._bucket, key, file)
+
+    def draft_dir(self) -> str:
+        return tempfile.gettempdir()
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         import obstore

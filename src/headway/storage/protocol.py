@@ -29,6 +29,14 @@ class Storage(Protocol):
         """Keep an object durably. A second put of the same key replaces it."""
         ...
 
+    def put_file(self, key: str, path: str) -> None:
+        """Keep a file of this host as an object, however large, as durably as `put` does. The file may be moved."""
+        ...
+
+    def draft_dir(self) -> str:
+        """The directory in which a file that is to become an object is best written."""
+        ...
+
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """The object's bytes from `start` up to `end`, or as many of them as there are."""
         ...
