@@ -8,8 +8,8 @@ import stat
 
 from headway_agent.completeness import STRENGTH
 from headway_agent.nodedir import remove_tree, write_all
-from headway_agent.storing import Missing
 from headway_agent.parts import signature_of
+from headway_agent.storing import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
