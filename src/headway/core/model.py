@@ -219,6 +219,7 @@ class Node:
     cordoned: bool = False
     joined_at: float = 0.0
     gone_at: float | None = None
+    draining: bool = False  # Cordoned for good: it is to become empty.
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +239,7 @@ class Pool:
     gpu_type: str = ""
     zone: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    state: str = "open"  # or "draining": nothing new is placed there; or "leaving": it goes when it is empty.
 
 
 @dataclass(frozen=True, slots=True)

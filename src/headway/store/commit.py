@@ -24,6 +24,7 @@ from headway.store.protocol import (
     repeated_jobs,
 )
 from headway.store.rows import Row
+from headway.store.setup_sql import write_setup
 from headway.store.statements import CHUNK, Statements
 
 END_STATES = frozenset(state.value for state in ENDS)
@@ -81,6 +82,8 @@ class Commit:
         self._run(self._sql.put_node, [rows.node_row(node) for node in batch.nodes])
         log_ends = self._save_logs(batch)
         fenced = files.save(self._seqs) if files is not None else ()
+        if batch.setup is not None:
+            write_setup(self._connection, self._sql, batch.setup)
         if (self._event_seq, self._job_seq) != (event_seq, job_seq):
             self._connection.exec_driver_sql(self._sql.count, (self._event_seq, self._job_seq, 1))
         first_job_seq = job_seq + 1 if self._job_seq > job_seq else 0
@@ -117,6 +120,7 @@ class Commit:
     def _save_jobs(self, batch: Batch) -> None:
         latest: dict[JobId, Job] = {}
         new: set[JobId] = set()
+        respecified: set[JobId] = set()
         tries: dict[tuple[JobId, int], Attempt] = {}
         on_disk: dict[JobId, Attempt] = {}
         versions, stale = self._versions, self._stale
@@ -137,9 +141,13 @@ class Commit:
             latest[id] = job
             if job.attempt is not None:
                 tries[id, job.attempt.number] = job.attempt
+            if change.respecified:
+                respecified.add(id)
             for event in change.events:
                 self._record(event, self._seqs[id])
         self._write_jobs(latest, new)
+        changed = [rows.respecified_row(latest[id], self._seqs[id]) for id in sorted(respecified - new)]
+        self._run(self._sql.respecify_job, changed)
         self._write_attempts(tries, on_disk)
 
     def _write_jobs(self, latest: dict[JobId, Job], new: set[JobId]) -> None:

@@ -17,6 +17,7 @@ from headway.core.events import Event
 from headway.core.model import Attempt, Cause, Node, Outcome, Phase, Resources, Retries, State, Task
 from headway.core.progress_spec import Again, Environment, Input, Limits, LogPolicy, Progress, ResumeFrom
 from headway.store.conformance_files import FileConformance
+from headway.store.conformance_setup import SetupConformance
 from headway.store.protocol import (
     Batch,
     Forget,
@@ -48,7 +49,7 @@ PROGRESS = Progress(
 )
 
 
-class StoreConformance(FileConformance):
+class StoreConformance(FileConformance, SetupConformance):
     """Subclass it, say how to open a store, and run pytest."""
 
     def open_store(self, place: Path) -> Store:

@@ -99,6 +99,7 @@ class FileConformance:
         assert store.checkpoints("j2") == [taken]
         assert store.checkpoints_under("jobs/j1/") == [taken]
         assert store.users("origin", "j1") == ["j2"]
+        assert store.uses("j2") == uses
         save(store, placed(a_job("j2"), phase=Phase.GOING))
         assert store.commit(Batch(files=Files(checkpoints=[a_checkpoint(6, "j2", 0)]))).fenced == {"j2"}
 

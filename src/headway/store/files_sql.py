@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from headway.core.checkpoints import Checkpoint
 from headway.core.model import JobId, Phase
 from headway.store import rows, schema
-from headway.store.protocol import Artifact, Bundle, Files
+from headway.store.protocol import Artifact, Bundle, Files, Use
 from headway.store.rows import Row
 from headway.store.statements import CHUNK, Statements
 
@@ -143,6 +143,12 @@ class FileReads:
             query = query.where(bundles.last_used_at < unused_since, ~used)
         with self._reading() as connection:
             return [rows.read_bundle(row) for row in connection.execute(query)]
+
+    def uses(self, job: JobId) -> list[Use]:
+        uses = schema.uses.c
+        query = sa.select(uses.kind, uses.name).where(uses.job == seq_of(job)).order_by(uses.kind, uses.name)
+        with self._reading() as connection:
+            return [Use(job, kind, name) for kind, name in connection.execute(query)]
 
     def users(self, kind: str, name: str) -> list[JobId]:
         jobs, uses = schema.jobs.c, schema.uses.c

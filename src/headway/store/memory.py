@@ -14,6 +14,7 @@ from itertools import islice
 from headway.core.events import Event
 from headway.core.model import ENDS, Attempt, Job, JobId, Node, NodeId, Phase, Task
 from headway.store.memory_files import MemoryFiles
+from headway.store.memory_setup import MemorySetup
 from headway.store.protocol import (
     Batch,
     Committed,
@@ -32,11 +33,12 @@ from headway.store.protocol import (
 FENCED = frozenset({Phase.LOST, Phase.RELEASED})
 
 
-class MemoryStore(MemoryFiles):
+class MemoryStore(MemoryFiles, MemorySetup):
     """Everything in dictionaries under one lock."""
 
     def __init__(self) -> None:
-        super().__init__()
+        MemoryFiles.__init__(self)
+        MemorySetup.__init__(self)
         self._lock = threading.RLock()
         self._jobs: dict[JobId, Job] = {}  # In order of `seq`.
         self._open: dict[JobId, Job] = {}
@@ -94,6 +96,8 @@ class MemoryStore(MemoryFiles):
                 self._keys.setdefault(key.key, key)
             log_ends = self._save_logs(batch)
             fenced = self._save_files(batch.files, open_tasks) if batch.files is not None else ()
+            if batch.setup is not None:
+                self._save_setup(batch.setup)
             return Committed(len(self._events), frozenset(stale), first_job_seq, log_ends, frozenset(fenced))
 
     def _save_jobs(self, changes: Iterable[JobChange], stale: set[JobId]) -> int:
@@ -107,6 +111,8 @@ class MemoryStore(MemoryFiles):
             if saved is None:
                 self._last_job_seq += 1
                 first_job_seq = first_job_seq or self._last_job_seq
+            elif not change.respecified and job.spec is not saved.spec:
+                job = replace(job, spec=saved.spec)
             seq = saved.seq if saved else self._last_job_seq
             self._save_job(job if job.seq == seq else replace(job, seq=seq))
             for event in change.events:
@@ -264,6 +270,8 @@ def _matcher(which: JobFilter) -> Callable[[Job], bool]:
         checks.append(lambda job: job.spec.queue == which.queue)
     if which.name:
         checks.append(lambda job: job.spec.name == which.name)
+    if which.array:
+        checks.append(lambda job: job.array_id == which.array)
     if which.ids:
         checks.append(lambda job: job.id in which.ids)
     return lambda job: all(check(job) for check in checks)

@@ -100,6 +100,10 @@ class MemoryFiles:
             used = {use.name for uses in self._uses.values() for use in uses if use.kind == "bundle"}
             return [each for each in found if each.last_used_at < unused_since and each.digest not in used]
 
+    def uses(self, job: JobId) -> list[Use]:
+        with self._lock:
+            return sorted(self._uses.get(job, ()), key=lambda use: (use.kind, use.name))
+
     def users(self, kind: str, name: str) -> list[JobId]:
         with self._lock:
             found = [job for job, uses in self._uses.items() if any((u.kind, u.name) == (kind, name) for u in uses)]

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from headway.core.checkpoints import Checkpoint
 from headway.core.errors import HeadwayError
 from headway.core.events import Event
-from headway.core.model import Attempt, Job, JobId, Node, NodeId
+from headway.core.model import Attempt, Job, JobId, Node, NodeId, Pool, Queue
+from headway.core.schedules import Schedule
 
 
 class LeaderLost(HeadwayError):
@@ -31,13 +32,14 @@ Stream = tuple[JobId, int, int, int, str]
 class JobChange:
     """One job after a step, with the facts that lie between. A new job has `expected_version` 0.
 
-    Spec, user, time of submission, array and `retry_of` are written with the new job and never again. A batch may hold
-    several changes of one job, each expecting the version before it.
+    User, time of submission, array and `retry_of` are written with the new job and never again; the spec only where
+    `respecified` says so. A batch may hold several changes of one job, each expecting the version before it.
     """
 
     job: Job  # With the version it shall have: expected_version + 1; anything else is a ValueError.
     expected_version: int
     events: tuple[Event, ...] = ()
+    respecified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,31 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
+class UseAccount:
+    """What a user has used in a queue for a project, as of a time: it fades from there."""
+
+    queue: str
+    project: str
+    user: str
+    amount: float
+    at: float
+
+
+@dataclass
+class Setup:
+    """What a batch writes about queues, pools, licences, schedules and the account of use. The same name replaces."""
+
+    queues: list[Queue] = field(default_factory=list)
+    dropped_queues: list[str] = field(default_factory=list)
+    pools: list[Pool] = field(default_factory=list)
+    dropped_pools: list[str] = field(default_factory=list)
+    licences: Mapping[str, int] | None = None  # All of them: what is not named goes.
+    schedules: list[Schedule] = field(default_factory=list)
+    dropped_schedules: list[str] = field(default_factory=list)
+    use: Sequence[UseAccount] | None = None  # All of it.
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     """Delete an ended job with its attempts, tasks, log index, checkpoints, artifacts and uses.
 
@@ -157,6 +184,7 @@ class Batch:
     forget: Sequence[Forget] = ()
     events: Sequence[Event] = ()  # Events that belong to no job change.
     files: Files | None = None
+    setup: Setup | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +208,7 @@ class JobFilter:
     queue: str = ""
     name: str = ""
     ids: tuple[JobId, ...] = ()
+    array: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,9 +312,24 @@ class Store(Protocol):
         """All, in order of digest; or those that no job uses and that were last used before then."""
         ...
 
+    def uses(self, job: JobId) -> list[Use]:
+        """What a job needs beyond its own rows, in order of kind and name."""
+        ...
+
     def users(self, kind: str, name: str) -> list[JobId]:
         """The jobs that need this, in order of `seq`."""
         ...
+
+    # --- reading the set-up: everything in order of name ---
+    def queues(self) -> list[Queue]: ...
+
+    def pools(self) -> list[Pool]: ...
+
+    def licences(self) -> dict[str, int]: ...
+
+    def schedules(self) -> list[Schedule]: ...
+
+    def use(self) -> list[UseAccount]: ...
 
     def ended_before(self, when: float, limit: int) -> list[JobId]:
         """Ended jobs whose end is older than `when` and that still have logs: for retention."""

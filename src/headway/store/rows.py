@@ -18,6 +18,7 @@ from headway.core.events import Event
 from headway.core.model import Attempt, Cause, Job, Node, Outcome, Phase, Resources, Retries, State, Task
 from headway.core.progress_spec import PLAIN, Progress
 from headway.core.spec import JobSpec
+from headway.core.wishes import NO_WISHES, Wishes
 from headway.store.protocol import Artifact, Bundle, LogRange, SubmitKey
 
 Row = Sequence[Any]
@@ -33,7 +34,7 @@ def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
 
 
-_PLAIN: dict[Any, Any] = {Progress: PLAIN}
+_PLAIN: dict[Any, Any] = {Progress: PLAIN, Wishes: NO_WISHES}
 """Groups of words that most jobs leave out: nothing is kept of them then."""
 
 
@@ -97,6 +98,15 @@ def _same(value: Any) -> Any:
     return value
 
 
+Read = typing.TypeVar("Read")
+
+
+def read_as(kind: type[Read], text: str) -> Read:
+    """The dataclass of this JSON."""
+    value: Read = _reader(kind)(json.loads(text))
+    return value
+
+
 def _parse_spec(text: str) -> JobSpec:
     spec: JobSpec = _reader(JobSpec)(json.loads(text))
     return spec
@@ -136,6 +146,15 @@ def changed_job_row(job: Job, seq: int) -> Row:
         job.retries.platform, job.retries.capacity, job.not_before, job.stop_by, job.grace_s, job.ended_at,
         to_json(job.avoid) if job.avoid else "[]", job.quick_ends, seq,
     )  # fmt: skip
+
+
+RESPECIFIED = ("project", "queue", "pool", "priority", "name", "spec")
+
+
+def respecified_row(job: Job, seq: int) -> Row:
+    """The values of RESPECIFIED, and the job's number last."""
+    spec = job.spec
+    return (spec.project, spec.queue, spec.pool, spec.priority, spec.name, to_json(spec), seq)
 
 
 def attempt_row(attempt: Attempt, seq: int) -> Row:
@@ -217,16 +236,16 @@ def node_row(node: Node) -> Row:
         plain(node.id), node.pool, granted.cpus, granted.memory_bytes, granted.gpus, plain(node.boot_id),
         node.agent_epoch, plain(node.agent_version), plain(node.address), plain(node.image), plain(node.zone),
         plain(node.kind), to_json(dict(node.labels)), node.available_until, int(node.cordoned), node.joined_at,
-        node.gone_at,
+        node.gone_at, int(node.draining),
     )  # fmt: skip
 
 
 def read_node(row: Row) -> Node:
     id, pool, cpus, memory_bytes, gpus, boot_id, agent_epoch, version, address, image, zone, kind, labels = row[:13]
-    until, cordoned, joined_at, gone_at = row[13:]
+    until, cordoned, joined_at, gone_at, draining = row[13:]
     return Node(
         id, pool, Resources(cpus, memory_bytes, gpus), boot_id, agent_epoch, version, address, image, zone, kind,
-        json.loads(labels), until, bool(cordoned), joined_at, gone_at,
+        json.loads(labels), until, bool(cordoned), joined_at, gone_at, bool(draining),
     )  # fmt: skip
 
 

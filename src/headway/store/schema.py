@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "r0002"
-KNOWN_REVISIONS = frozenset({"r0001", REVISION})
+REVISION = "r0003"
+KNOWN_REVISIONS = frozenset({"r0001", "r0002", REVISION})
 
 metadata = sa.MetaData()
 
@@ -78,6 +78,8 @@ sa.Index("ix_jobs_name", jobs.c.name, jobs.c.seq)
 # Partial in SQLite alone, which else rewrites the entry at each change. Naming PostgreSQL here would load its dialect.
 sa.Index("ix_jobs_ended", jobs.c.ended_at, sqlite_where=jobs.c.ended_at.is_not(None))
 
+sa.Index("ix_jobs_array", jobs.c.array_id, jobs.c.seq, sqlite_where=jobs.c.array_id.is_not(None))
+
 attempts = sa.Table(
     "attempts",
     metadata,
@@ -128,6 +130,7 @@ nodes = sa.Table(
     _int("cordoned"),
     _float("joined_at"),
     *_maybe(sa.Double(), "gone_at"),
+    _int("draining"),
 )
 
 events = sa.Table(
@@ -253,6 +256,25 @@ pools = sa.Table(
     _float("idle_s", 600.0),
     _text("options", "{}"),
     _int("version"),
+    *_maybe(sa.Text(), "shape"),
+    _text("gpu_type"),
+    _text("zone"),
+    _text("labels", "{}"),
+    _text("state", "open"),
+)
+
+# Their words as one JSON text each: nobody searches in them, and the leader holds all of them in memory.
+queues = sa.Table("queues", metadata, _key("name", _Id), _text("body", "{}"))
+schedules = sa.Table("schedules", metadata, _key("name", _Id), _text("body", "{}"))
+licences = sa.Table("licences", metadata, _key("name", _Id), _int("count"))
+use_accounts = sa.Table(
+    "use_accounts",
+    metadata,
+    _key("queue", _Id),
+    _key("project", _Id),
+    _key("user", _Id),
+    _float("amount"),
+    _float("at"),
 )
 
 orders = sa.Table(

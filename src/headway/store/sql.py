@@ -26,13 +26,14 @@ from headway.store.files_sql import FileReads, FileStatements
 from headway.store.files_sql import seq_of as _seq_of
 from headway.store.protocol import Batch, Committed, JobFilter, Lead, LogRange, SubmitKey, wrong_version
 from headway.store.rows import Row
+from headway.store.setup_sql import SetupReads
 from headway.store.statements import JOBS, Statements
 
 OUT_OF_ORDER = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError)
 MIGRATE_S_MAX = 3600.0
 
 
-class SqlStore(FileReads):
+class SqlStore(FileReads, SetupReads):
     """Jobs, events, nodes and the log index in a database. Open it with `SqlStore.open(url)`."""
 
     def __init__(self, database: Database) -> None:
@@ -164,6 +165,8 @@ class SqlStore(FileReads):
                 query = query.where(column == rows.plain(wanted))
         if which.states:
             query = query.where(jobs.state.in_(sorted(which.states)))
+        if which.array:
+            query = query.where(jobs.array_id == rows.plain(which.array))
         if which.ids:
             query = query.where(jobs.id.in_([rows.plain(id) for id in which.ids]))
         return self._select_jobs(query)

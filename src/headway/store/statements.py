@@ -56,6 +56,7 @@ class Statements:
 
         self.insert_job = self.insert(jobs)
         self.update_job = self.update(jobs, rows.CHANGING, ["seq"])
+        self.respecify_job = self.update(jobs, rows.RESPECIFIED, ["seq"])
         self.put_attempt = self.upsert(attempts)
         self.put_task = self.upsert(tasks, rows.TASK)
         self.insert_event = self.insert(events)

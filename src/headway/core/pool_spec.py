@@ -1,0 +1,136 @@
+"""What an operator may say about a pool: its words, checked; and back.
+
+The engine's own words travel as `options` and are checked by the engine. Queues are read in queue_spec.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.core.errors import BadInput
+from headway.core.fields import check_keys, kind_of, one_of, whole
+from headway.core.model import Pool, Resources
+from headway.core.queue_spec import ENTRIES_MAX, check_name
+from headway.core.units import duration_s, size_bytes
+from headway.core.wishes import LABEL
+
+NODES_MOST = 10_000
+OPEN, DRAINING, LEAVING = "open", "draining", "leaving"
+KEYS = {
+    "engine": "how its nodes are got: local",
+    "nodes": "how many nodes it has; the same as min and max",
+    "min": "how many nodes it always has",
+    "max": "how many nodes it may have",
+    "kind": "on-demand or spot",
+    "price": "what one node costs in an hour",
+    "lease": "how long its nodes go on without contact",
+    "idle": "after how long without work a node is given back",
+    "cpus": "processors of one node",
+    "memory": "memory of one node",
+    "gpus": "GPUs of one node",
+    "gpu_type": "the type of its GPUs",
+    "zone": "the zone in which its nodes are",
+    "labels": "labels of its nodes",
+    "options": "words for the engine",
+    "state": "open; draining: nothing new is placed there",
+}
+
+
+def read_pool(name: str, raw: Mapping[str, Any], engines: tuple[str, ...] = ("local",)) -> Pool:
+    """A checked pool, or BadInput naming field, value and a way out."""
+    check_name(name, "pool")
+    check_keys(raw, KEYS, f"pool {name}")
+    if raw.get("nodes") is not None and (raw.get("min") is not None or raw.get("max") is not None):
+        raise BadInput(f"pool {name}: nodes excludes min and max", "give nodes, or min and max")
+    least = whole(raw.get("min", raw.get("nodes", 1)), "min", 0, NODES_MOST)
+    most = whole(raw.get("max", raw.get("nodes", max(1, least))), "max", 0, NODES_MOST)
+    if most < least:
+        raise BadInput(f"pool {name}: at most {most} nodes, but at least {least}", "raise max, or lower min")
+    price = raw.get("price", 0.0)
+    if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price <= 1e9:
+        raise BadInput(f'price: "{str(price)[:80]}" is not a number from 0 on')
+    gpu_type = _label(raw.get("gpu_type"), "gpu_type").lower()
+    shape = _shape(raw)
+    if gpu_type and shape is not None and not shape.gpus:
+        raise BadInput(f'pool {name}: gpu_type "{gpu_type}" without GPUs', "add gpus, or leave gpu_type out")
+    return Pool(
+        name=name,
+        engine=one_of(raw.get("engine", "local"), "engine", engines),
+        nodes_min=least,
+        nodes_max=most,
+        kind=one_of(raw.get("kind", "on-demand"), "kind", ("on-demand", "spot")),
+        price_per_hour=float(price),
+        lease_s=_duration(raw.get("lease"), "lease", 86400.0),
+        idle_s=_duration(raw.get("idle"), "idle", 600.0),
+        options={key: str(value)[:1000] for key, value in _pairs(raw.get("options"), "options")},
+        shape=shape,
+        gpu_type=gpu_type,
+        zone=_label(raw.get("zone"), "zone"),
+        labels={key: str(value)[:200] for key, value in _pairs(raw.get("labels"), "labels")},
+        state=one_of(raw.get("state", OPEN), "state", (OPEN, DRAINING)),
+    )
+
+
+def show_pool(pool: Pool) -> dict[str, Any]:
+    """The words of a pool. `state` may be one that nobody can set: leaving."""
+    shown: dict[str, Any] = {
+        "engine": pool.engine,
+        "min": pool.nodes_min,
+        "max": pool.nodes_max,
+        "kind": pool.kind,
+        "price": pool.price_per_hour,
+        "lease": pool.lease_s,
+        "idle": pool.idle_s,
+        "cpus": pool.shape.cpus if pool.shape else None,
+        "memory": pool.shape.memory_bytes if pool.shape else None,
+        "gpus": pool.shape.gpus if pool.shape else None,
+        "gpu_type": pool.gpu_type,
+        "zone": pool.zone,
+        "labels": dict(pool.labels),
+        "options": dict(pool.options),
+        "state": pool.state,
+    }
+    return {key: value for key, value in shown.items() if value not in ("", {}, None)}
+
+
+def _shape(raw: Mapping[str, Any]) -> Resources | None:
+    """What one node has. Left out wholly, it is what the first node says; left out in part, memory is not limited."""
+    cpus, memory, gpus = raw.get("cpus"), raw.get("memory"), raw.get("gpus")
+    if cpus is None and memory is None and gpus is None:
+        return None
+    if cpus is None:
+        raise BadInput("cpus: a shape needs them", "add cpus, or leave memory and gpus out")
+    if isinstance(cpus, bool) or not isinstance(cpus, int | float) or not 0 < cpus <= 100_000:
+        raise BadInput(f'cpus: "{str(cpus)[:80]}" is not a number above 0')
+    return Resources(
+        float(cpus), size_bytes(0 if memory is None else memory, "memory"), whole(gpus or 0, "gpus", 0, 1024)
+    )
+
+
+def _duration(value: Any, what: str, default_s: float) -> float:
+    if value is None:
+        return default_s
+    seconds = duration_s(value, what)
+    if seconds <= 0:
+        raise BadInput(f'{what}: "{value}" is not longer than nothing')
+    return seconds
+
+
+def _label(value: object, what: str) -> str:
+    if value in (None, ""):
+        return ""
+    if not isinstance(value, str) or not LABEL.fullmatch(value):
+        raise BadInput(f'{what}: "{str(value)[:80]}" is not a name')
+    return value
+
+
+def _pairs(raw: object, what: str) -> list[tuple[str, Any]]:
+    if raw is None:
+        return []
+    if not isinstance(raw, Mapping) or len(raw) > ENTRIES_MAX:
+        raise BadInput(f"{what}: expected names and values, found {kind_of(raw)}")
+    for key in raw:
+        if not isinstance(key, str) or not LABEL.fullmatch(key):
+            raise BadInput(f'{what}: "{str(key)[:80]}" is not a name')
+    return list(raw.items())
