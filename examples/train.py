@@ -1,4 +1,4 @@
-"""A small training job that needs only the standard library: logistic regression by gradient descent.
+"""A small training job that needs only a Python (3.8 or newer): logistic regression by gradient descent.
 
 It prints the loss of every step and keeps its weights in $HEADWAY_CHECKPOINT_DIR. Run it by itself, or let Headway
 run it: `headway run examples/train.py --steps 30`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import operator
 import os
 import random
 import time
@@ -16,30 +17,29 @@ from pathlib import Path
 
 POINTS = 400
 FEATURES = 8
-Points = list[tuple[list[float], int]]
 
 
-def make_points(chance: random.Random) -> Points:
+def make_points(chance: random.Random) -> list[tuple[list[float], int]]:
     """Points on two sides of a hidden plane, a tenth of them on the wrong one."""
     plane = [chance.gauss(0, 1) for _ in range(FEATURES)]
-    points: Points = []
+    points = []
     for _ in range(POINTS):
         point = [chance.gauss(0, 1) for _ in range(FEATURES)]
-        above = sum(a * b for a, b in zip(point, plane, strict=True)) > 0
+        above = sum(map(operator.mul, point, plane)) > 0
         points.append((point, int(above != (chance.random() < 0.1))))
     return points
 
 
-def descend(weights: list[float], points: Points, rate: float) -> tuple[list[float], float]:
+def descend(weights: list[float], points: list[tuple[list[float], int]], rate: float) -> tuple[list[float], float]:
     """One step of gradient descent over all points; returns the new weights and the loss before the step."""
     gradient = [0.0] * FEATURES
     loss = 0.0
     for point, label in points:
-        guess = 1 / (1 + math.exp(-sum(w * x for w, x in zip(weights, point, strict=True))))
+        guess = 1 / (1 + math.exp(-sum(map(operator.mul, weights, point))))
         loss -= math.log(guess if label else 1 - guess)
         for index, x in enumerate(point):
             gradient[index] += (guess - label) * x
-    return [w - rate * g / len(points) for w, g in zip(weights, gradient, strict=True)], loss / len(points)
+    return [weights[i] - rate * gradient[i] / len(points) for i in range(FEATURES)], loss / len(points)
 
 
 def save(folder: Path, step: int, weights: list[float]) -> None:
