@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headway.control.desk import Desk
+from headway.control.repeating import continued, take_up
 from headway.core import explain, scheduler
 from headway.core.errors import BadInput, Conflict
 from headway.core.events import Event
@@ -38,17 +39,18 @@ class Submit:
     key: str = ""
     digest: str = ""
     retry_of: JobId | None = None
+    like: JobId | None = None  # The job that they repeat.
 
     def apply(self, desk: Desk) -> list[JobId]:
         if self.key:
             known = self._known(desk)
             if known is not None:
                 return known
-        ids: list[JobId] = []
-        for spec in self.specs:
-            job = Job(self.new_id(), spec, self.user, desk.now, retry_of=self.retry_of)
+        jobs = [Job(self.new_id(), spec, self.user, desk.now, retry_of=self.retry_of) for spec in self.specs]
+        jobs = [take_up(desk, job, self.like) for job in jobs]
+        for job in jobs:
             desk.add(job)
-            ids.append(job.id)
+        ids = [job.id for job in jobs]
         if self.key:
             desk.keys.append(SubmitKey(self.key, tuple(ids), self.digest, desk.now))
         return ids
@@ -82,7 +84,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A job that backs off goes now; an ended one gives a new job with the same spec. A finished job never changes."""
+    """A job that backs off goes now; an ended one, which never changes, gives a new job that goes on from its end."""
 
     job: JobId
     by: str
@@ -91,7 +93,8 @@ class Retry:
     def apply(self, desk: Desk) -> JobId:
         job = desk.get(self.job)
         if job.state.ended:
-            return Submit((job.spec,), self.by, self.new_id, retry_of=job.id).apply(desk)[0]
+            spec = continued(desk, job)
+            return Submit((spec,), self.by, self.new_id, retry_of=job.id, like=job.id).apply(desk)[0]
         if job.state is not State.QUEUED or job.not_before <= desk.now:
             raise Conflict(f"{job.id} is {job.state.value}; only an ended or backing-off job can be retried")
         return desk.step(job, RetryAsked()).id

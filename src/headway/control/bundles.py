@@ -1,0 +1,138 @@
+"""Code on the shelf: which contents are known, taking new ones, and letting go of what no bundle names.
+
+Contents are objects `bundles/files/<sha256>`, manifests `bundles/<digest>.json`; that a bundle exists is said by the
+store. Whoever takes and whoever lets go exclude each other here, so that nothing vanishes between the look and the use.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headway.control.commands import Command
+from headway.control.desk import Desk
+from headway.core.bundles import Manifest
+from headway.core.errors import Conflict, NotFound
+from headway.storage.protocol import Storage
+from headway.store.protocol import Bundle, Store
+
+LOOKERS = 16
+KNOWN_MOST = 2_000_000
+
+
+def content_key(sha256: str) -> str:
+    return f"bundles/files/{sha256}"
+
+
+def manifest_key(digest: str) -> str:
+    return f"bundles/{digest}.json"
+
+
+class Doing(Protocol):
+    def do(self, command: Command) -> Future[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SaveBundle:
+    """A bundle is complete in storage: from now on jobs may name it."""
+
+    digest: str
+    bytes: int
+    files: int
+
+    def apply(self, desk: Desk) -> None:
+        known = desk.store.bundle(self.digest)
+        created_at = known.created_at if known else desk.now
+        desk.keep.bundles.append(Bundle(self.digest, self.bytes, self.files, created_at, desk.now))
+
+
+@dataclass(frozen=True, slots=True)
+class DropBundles:
+    """Bundles that no job uses leave the store. One that a job has just taken up stays."""
+
+    digests: tuple[str, ...]
+
+    def apply(self, desk: Desk) -> None:
+        desk.keep.dropped_bundles.extend(self.digests)
+
+
+@dataclass
+class Shelf:
+    store: Store
+    storage: Storage
+    control: Doing
+    _known: set[str] = field(default_factory=set)  # Contents that are in storage for sure.
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def missing(self, contents: Iterable[str]) -> list[str]:
+        """Which of these contents are not here, in the order of the question."""
+        asked = list(dict.fromkeys(contents))
+        with self._lock:
+            unsure = [sha256 for sha256 in asked if sha256 not in self._known]
+            if unsure:
+                self._note(sha256 for sha256, there in zip(unsure, self._look(unsure), strict=True) if there)
+            return [sha256 for sha256 in unsure if sha256 not in self._known]
+
+    def _look(self, contents: list[str]) -> list[bool]:
+        def there(sha256: str) -> bool:
+            return self.storage.size(content_key(sha256)) is not None
+
+        if self.storage.local_dir() or len(contents) < LOOKERS:
+            return list(map(there, contents))
+        with ThreadPoolExecutor(LOOKERS) as lookers:
+            return list(lookers.map(there, contents))
+
+    def _note(self, contents: Iterable[str]) -> None:
+        if len(self._known) > KNOWN_MOST:
+            self._known.clear()
+        self._known.update(contents)
+
+    def take(self, sha256: str, put: Callable[[str], None]) -> None:
+        """Keep a content whose hash was checked."""
+        with self._lock:
+            put(content_key(sha256))
+            self._note([sha256])
+
+    def complete(self, manifest: Manifest) -> None:
+        """Put a manifest on the shelf, once all that it names is there."""
+        digest = manifest.digest
+        with self._lock:
+            missing = self.missing(manifest.contents)
+            if missing:
+                more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+                raise Conflict(f"bundle {digest[:12]}: {missing[0][:12]}{more} was not uploaded", "upload it again")
+            said = {"files": list(manifest.files), "git": dict(manifest.git)}
+            if self.store.bundle(digest) is None:
+                self.storage.put(manifest_key(digest), json.dumps(said, separators=(",", ":")).encode())
+            save = SaveBundle(digest, manifest.size_bytes, len(manifest.files))
+            self.control.do(save).result(timeout=60)
+
+    def manifest(self, digest: str) -> dict[str, Any]:
+        """What a bundle consists of."""
+        if self.store.bundle(digest) is None:
+            raise NotFound(f'no bundle "{digest[:64]}"')
+        found = json.loads(self.storage.get(manifest_key(digest)))
+        return {"digest": digest, **found}
+
+    def let_go(self, unused_since: float) -> int:
+        """Drop bundles that nobody has used since then, and every content that is older and that no bundle names."""
+        with self._lock:
+            unused = [bundle.digest for bundle in self.store.bundles(unused_since)]
+            if unused:
+                self.control.do(DropBundles(tuple(unused))).result(timeout=60)
+            left = {bundle.digest for bundle in self.store.bundles()}
+            named: set[str] = set()
+            for digest in left:
+                entries = json.loads(self.storage.get(manifest_key(digest)))["files"]
+                named.update(content_key(entry["sha256"]) for entry in entries if "sha256" in entry)
+                named.add(manifest_key(digest))
+            old = [kept.key for kept in self.storage.list("bundles") if kept.at < unused_since]
+            gone = [key for key in old if key not in named]
+            if gone:
+                self._known.difference_update(key.rpartition("/")[2] for key in gone)
+                self.storage.delete(gone)
+            return len(gone)
