@@ -14,7 +14,7 @@ import time
 import traceback
 from functools import partial
 
-from headway_agent import facts, preparing, shipping, upgrading
+from headway_agent import facts, preparing, shim, shipping, upgrading
 from headway_agent.couriers import Courier, Inbox
 from headway_agent.decide import (
     LAZY_AFTER_S,
@@ -106,6 +106,7 @@ class Agent:
         cache_dir = preparing.cache_dir(node_dir.path, os.environ)
         self.site = preparing.Site(cache_dir, Stored(flags.get("storage_dir", ""), self.home), os.environ)
         self.preparations = preparing.Preparations(self.inbox)
+        self.shim = shim.put(node_dir)
         self.link = KeeperLink(node_dir, base_env(os.environ))
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.inbox.read_end, selectors.EVENT_READ)
@@ -286,7 +287,9 @@ class Agent:
         except OSError as error:
             self.happened(HoldFailed(act.task, f"{error.strerror}: {error.filename}"))
             return
-        self.link.holds.append(launch_of(act.duty, directory, self.address, port, self.facts["gpus"], result))
+        self.link.holds.append(
+            launch_of(act.duty, directory, self.address, port, self.facts["gpus"], result, self.shim)
+        )
         self.happened(Held(act.task, self.address, port))
 
     def _not_prepared(self, key: str, error: Exception) -> None:

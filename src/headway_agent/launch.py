@@ -5,6 +5,8 @@ Pure. The names are those that launchers of training jobs set everywhere (RANK, 
 
 from __future__ import annotations
 
+from headway_agent.shim import search_path
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping, Sequence
@@ -21,7 +23,13 @@ def base_env(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def launch_of(
-    duty: Mapping[str, Any], task_dir: str, address: str, port: int, node_gpus: int, prepared: Prepared | None = None
+    duty: Mapping[str, Any],
+    task_dir: str,
+    address: str,
+    port: int,
+    node_gpus: int,
+    prepared: Prepared | None = None,
+    shim: str = "",
 ) -> dict[str, Any]:
     """Everything the keeper needs to start the task's ranks once `go` is given."""
     ranks = int(duty.get("ranks") or 1)
@@ -30,6 +38,8 @@ def launch_of(
     split = duty.get("streams") == "split"
     common = _task_env(duty, task_dir, node_gpus)
     common.update(prepared.env if prepared else {})
+    if shim:
+        common["PYTHONPATH"] = search_path(common.get("PYTHONPATH", ""), shim)
     argv = _argv(duty["argv"], prepared.python if prepared else "")
     launch = {
         "task": duty["task"],

@@ -27,7 +27,7 @@ def test_the_order_of_the_sources_does_not_matter_and_their_content_does() -> No
 def test_it_holds_the_whole_package_and_nothing_compiled() -> None:
     names = zipfile.ZipFile(io.BytesIO(agent_zip.build().data)).namelist()
     assert {"__main__.py", "headway_agent/__init__.py", "headway_agent/decide.py"} <= set(names)
-    assert all(name.endswith(".py") for name in names)
+    assert all(name.endswith((".py", "/INDEX")) for name in names)
 
 
 def test_a_bare_python_runs_it(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The agent as one file that any Python 3.8 can run: what the server hands out at /agent.pyz.
 
-The same sources give the same bytes, and so the same version, wherever and whenever it is packed.
+With it travels a light copy of the SDK, which the agent puts in the way of every job. The same sources give the same
+bytes, and so the same version, wherever and whenever it is packed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 PACKAGE = "headway_agent"
+SHIM = "headway_shim"
 MAIN = f"import sys\n\nfrom {PACKAGE}.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
 # The earliest time that a zip file can hold: no clock may enter the bytes.
 STAMP = (1980, 1, 1, 0, 0, 0)
@@ -26,7 +28,16 @@ class AgentZip:
 
 def build() -> AgentZip:
     """Pack the installed agent."""
-    return pack({"__main__.py": MAIN.encode(), **_sources(files(PACKAGE), f"{PACKAGE}/")})
+    return pack({"__main__.py": MAIN.encode(), **_sources(files(PACKAGE), f"{PACKAGE}/"), **shim()})
+
+
+def shim() -> dict[str, bytes]:
+    """What `import headway` finds in a job whose interpreter has none: the names, and headway.training."""
+    ours = files("headway")
+    found = {"headway/__init__.py": (ours / "__init__.py").read_bytes()}
+    found |= _sources(ours / "training", "headway/training/")
+    index = "".join(f"{name}\n" for name in sorted(found))
+    return {f"{SHIM}/{name}": content for name, content in found.items()} | {f"{SHIM}/INDEX": index.encode()}
 
 
 def pack(sources: dict[str, bytes]) -> AgentZip:

@@ -1,0 +1,180 @@
+"""Inside a job and outside: checkpoints told, resuming, notices, metrics, parameters."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway.training import files, progress
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job's variables, as the agent sets them."""
+    (tmp_path / "checkpoints").mkdir()
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
+    monkeypatch.setenv("HEADWAY_SDK_DIR", str(tmp_path / "sdk"))
+    monkeypatch.setenv("HEADWAY_NOTICE_FILE", str(tmp_path / "notice"))
+    monkeypatch.setattr(progress, "_last_step", -1)
+    monkeypatch.setattr(progress, "_signalled", [])
+    monkeypatch.setattr(progress, "_listening", True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_outside_a_job_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    headway.checkpoint(1, "nowhere")
+    headway.log({"loss": 1.0}, step=1)
+    assert headway.resume() is None
+    assert headway.stop_requested() is None
+    assert headway.params(lr=0.1) == {"lr": 0.1}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_is_told_by_its_path_in_the_directory(job: Path) -> None:
+    (job / "checkpoints/model.pt").write_text("x")
+    headway.checkpoint(3, "model.pt", metrics={"loss": 0.5})
+    headway.checkpoint(4, job / "checkpoints/model.pt")
+    headway.checkpoint(5)
+    told = lines(job / "sdk/declared.jsonl")
+    assert [(each["step"], each["path"]) for each in told] == [(3, "model.pt"), (4, "model.pt"), (5, ".")]
+    assert told[0]["metrics"] == {"loss": 0.5}
+
+
+def test_what_lies_elsewhere_is_brought_whole(job: Path) -> None:
+    (job / "out/inner").mkdir(parents=True)
+    (job / "out/inner/a").write_text("1")
+    (job / "m.pt").write_text("2")
+    headway.checkpoint(1, job / "m.pt")
+    headway.checkpoint(2, job / "out")
+    (job / "out/inner/a").write_text("3")
+    headway.checkpoint(3, job / "out")
+    assert (job / "checkpoints/m.pt").read_text() == "2"
+    assert (job / "checkpoints/out/inner/a").read_text() == "3"
+    assert sorted(os.listdir(job / "checkpoints")) == ["m.pt", "out"]
+    for path in ("gone.pt", "notice"):
+        with pytest.raises(FileNotFoundError, match="give an absolute path"):
+            headway.checkpoint(4, path)
+
+
+@pytest.mark.parametrize("step", [-1, 1.5, "3", True, None])
+def test_a_step_is_a_whole_number(job: Path, step: Any) -> None:
+    with pytest.raises(ValueError, match="whole number"):
+        headway.checkpoint(step)
+
+
+def test_resume_tells_step_and_place(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert headway.resume() is None
+    monkeypatch.setenv("HEADWAY_RESUME_STEP", "7")
+    found = headway.resume()
+    assert (found.step, found.dir) == (7, str(job / "checkpoints"))
+    assert os.path.join(found, "x") == found.path("x")
+
+
+def test_metrics_are_lines_of_plain_numbers(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scalar:
+        def item(self) -> float:
+            return 0.25
+
+    headway.log({"loss": Scalar(), "bad": float("nan")}, step=4)
+    headway.log(loss=1)
+    told = lines(job / "sdk/metrics.jsonl")
+    assert [(each["step"], each["loss"]) for each in told] == [(4, 0.25), (5, 1)]
+    assert told[0]["bad"] == "nan"
+
+
+def test_without_a_step_metrics_go_on_where_the_checkpoint_ended(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_RESUME_STEP", "10")
+    headway.log(loss=1)
+    assert lines(job / "sdk/metrics.jsonl")[0]["step"] == 11
+
+
+def test_a_notice_is_true_and_counts_down(job: Path) -> None:
+    assert headway.stop_requested() is None
+    (job / "notice").write_text(json.dumps({"cause": "preempted", "seconds_left": 30.0, "at": time.time() - 10}))
+    notice = headway.stop_requested()
+    assert notice
+    assert notice.cause == "preempted"
+    assert 15 < notice.seconds_left <= 20
+    (job / "notice").write_text(json.dumps({"cause": "reclaimed", "seconds_left": 0, "at": time.time() - 99}))
+    assert headway.stop_requested()
+    assert headway.stop_requested().seconds_left == 0
+    (job / "notice").write_text("{")
+    assert headway.stop_requested().cause == "stop"
+
+
+def test_parameters_come_with_their_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_PARAMS", '{"lr": 0.5, "amp": true}')
+    assert headway.params(lr=0.1, layers=2) == {"lr": 0.5, "amp": True, "layers": 2}
+
+
+PROGRAM = """
+import os, signal, headway
+headway.stop_requested()
+os.kill(os.getpid(), signal.{sign})
+print(headway.stop_requested())
+"""
+
+
+@pytest.mark.parametrize("sign", ["SIGTERM", "SIGUSR1"])
+def test_a_script_that_asks_is_not_ended_by_the_signal(sign: str) -> None:
+    env = {**os.environ, "HEADWAY_JOB_ID": "j1", "HEADWAY_NOTICE_SIGNAL": sign}
+    done = subprocess.run([sys.executable, "-c", PROGRAM.format(sign=sign)], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "Notice(cause='signal', seconds_left=None)\n")
+
+
+def test_a_script_that_never_asks_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import os, signal, headway; headway.log(a=1); os.kill(os.getpid(), signal.SIGTERM)"
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "HEADWAY_JOB_ID": "j1"})
+    assert done.returncode == -signal.SIGTERM
+
+
+def test_importing_and_asking_costs_next_to_nothing() -> None:
+    program = "import time; began = time.process_time(); import headway; headway.resume(); headway.stop_requested(); "
+    program += "print(time.process_time() - began)"
+    best = min(float(subprocess.check_output([sys.executable, "-c", program])) for _ in range(5))
+    assert best < 0.015
+
+
+def test_files_are_written_whole_and_the_last_two_stay(job: Path) -> None:
+    folder = files.directory()
+    for step in (1, 2, 30):
+        files.save(folder, step, ".pt", lambda path: Path(path).write_text("x"))
+    assert sorted(os.listdir(folder)) == ["step-000000002.pt", "step-000000030.pt"]
+    assert files.newest(folder, ".pt") == (30, os.path.join(folder, "step-000000030.pt"))
+    assert [each["step"] for each in lines(job / "sdk/declared.jsonl")] == [1, 2, 30]
+
+
+def test_a_later_file_than_the_restored_step_is_not_taken(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = files.directory()
+    for step in (2, 30):
+        files.save(folder, step, ".pt", lambda path: Path(path).write_text("x"))
+    monkeypatch.setenv("HEADWAY_RESUME_STEP", "2")
+    assert files.newest(folder, ".pt") == (2, os.path.join(folder, "step-000000002.pt"))
+
+
+def test_a_write_that_breaks_leaves_the_old_one(job: Path) -> None:
+    folder = files.directory()
+    files.save(folder, 1, ".pt", lambda path: Path(path).write_text("x"))
+
+    def breaks(path: str) -> None:
+        Path(path).write_text("half")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        files.save(folder, 2, ".pt", breaks)
+    assert files.found(folder, ".pt") == ["step-000000001.pt"]
