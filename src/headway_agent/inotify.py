@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from dataclasses import dataclass
 
 TYPE_CHECKING = False
@@ -37,6 +38,7 @@ class Watcher:
     def __init__(self) -> None:
         self.fd = -1
         self._libc: Any = None
+        self._lock = threading.RLock()  # Watches are added by the agent's loop, events read by another thread.
         self._places: dict[int, tuple[str, str, str, str]] = {}  # task, place, its directory, path in it
         self._of_task: dict[str, set[int]] = {}
 
@@ -54,9 +56,10 @@ class Watcher:
 
     def watch(self, task: str, place: str, directory: str) -> bool:
         """Watch a task's directory; the checkpoints' one with all that is below it."""
-        if not self.open() or not self._add(task, place, directory, ""):
-            return False
-        return self._add_below(task, directory, "") if place == "checkpoints" else True
+        with self._lock:
+            if not self.open() or not self._add(task, place, directory, ""):
+                return False
+            return self._add_below(task, directory, "") if place == "checkpoints" else True
 
     def _add_below(self, task: str, directory: str, path: str) -> bool:
         fine = True
@@ -83,9 +86,10 @@ class Watcher:
         return True
 
     def drop(self, task: str) -> None:
-        for number in self._of_task.pop(task, ()):
-            self._places.pop(number, None)
-            self._libc.inotify_rm_watch(self.fd, number)
+        with self._lock:
+            for number in self._of_task.pop(task, ()):
+                self._places.pop(number, None)
+                self._libc.inotify_rm_watch(self.fd, number)
 
     def read(self) -> list[Seen]:
         """What has happened since the last call. New subdirectories are watched from here on."""
@@ -93,7 +97,8 @@ class Watcher:
             data = os.read(self.fd, 1 << 16)
         except OSError:
             return []
-        return list(self._seen(data))
+        with self._lock:
+            return list(self._seen(data))
 
     def _seen(self, data: bytes) -> Iterator[Seen]:
         position = 0

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     class Objects(Protocol):
         object_bytes_max: int
+        artifact_bytes_max: int
 
         def draft(self) -> Draft: ...
         def settle(self) -> None: ...
@@ -56,6 +57,7 @@ class Folder:
     """The storage folder of this host."""
 
     object_bytes_max = 64 << 20
+    artifact_bytes_max = 4 << 30
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -168,6 +170,7 @@ class ThroughServer:
     """Objects go to the server, which has the storage."""
 
     object_bytes_max = 16 << 20  # One is held in memory while it travels.
+    artifact_bytes_max = 48 << 20  # Below what the server takes as one object.
 
     def __init__(self, home: Home, pause: Callable[[float], None] = time.sleep) -> None:
         self._home = home

@@ -1,0 +1,139 @@
+"""The files that a job keeps: which they are, and how they are stored as whole files in plain paths.
+
+Everything in $HEADWAY_OUTPUT_DIR, and what `outputs` names relative to the working directory. There a leading `output/`
+is left out, so both ways of writing `output/model.pt` give the same artifact.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from headway_agent.charges import ARTIFACT_QUIET_S
+from headway_agent.parts import Changed, signature_of
+from headway_agent.restoring import look, unkeepable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from headway_agent.charges import Charge
+    from headway_agent.completeness import Signature
+    from headway_agent.storing import Objects
+
+PIECE_BYTES = 4 << 20
+NAME_BYTES_MAX, KEY_CHARS_MAX = 255, 480
+
+
+def found(charge: Charge, troubles: list[str]) -> dict[str, tuple[str, Signature]]:
+    """What there is to keep: by the artifact's path, the file and its signature."""
+    files: dict[str, tuple[str, Signature]] = {}
+    mine = f"{charge.directory}/output"
+    for path, signature in look(mine, troubles).items():
+        files[path] = (os.path.join(mine, path), signature)
+    for pattern in charge.outputs if charge.cwd else ():
+        for path, each in _matching(charge.cwd, pattern, troubles).items():
+            name = path[len("output/") :] if path.startswith("output/") else path
+            if name not in files and not _older_than_the_task(charge, each[1]):
+                files[name] = each
+    for name in [name for name in files if not _storable(name)]:
+        troubles.append(f"{name[:80]!r}: a name that cannot be kept")
+        del files[name]
+    return files
+
+
+def _matching(cwd: str, pattern: str, troubles: list[str]) -> dict[str, tuple[str, Signature]]:
+    import glob
+
+    clean = os.path.normpath(pattern)
+    if os.path.isabs(clean) or clean.startswith(".."):
+        troubles.append(f"{pattern}: outside of the working directory")
+        return {}
+    files: dict[str, tuple[str, Signature]] = {}
+    for top in glob.glob(os.path.join(glob.escape(cwd), clean), recursive=True):
+        name = os.path.relpath(top, cwd)
+        if os.path.isdir(top) and not os.path.islink(top):
+            for path, signature in look(top, troubles).items():
+                whole = path if name == "." else f"{name}/{path}"
+                files[whole] = (os.path.join(top, path), signature)
+            continue
+        seen = os.lstat(top)
+        problem = unkeepable(cwd, name, seen)
+        if problem:
+            troubles.append(problem)
+        else:
+            files[name] = (top, signature_of(seen))
+    return files
+
+
+def _older_than_the_task(charge: Charge, signature: Signature) -> bool:
+    """Where a job runs in place, what lay there before it began is not its output."""
+    if charge.cwd.startswith(charge.directory + "/"):
+        return False
+    try:
+        return signature[1] < os.stat(f"{charge.directory}/progress.json").st_mtime_ns
+    except OSError:
+        return False
+
+
+def _storable(name: str) -> bool:
+    plain = all(ord(char) >= 32 and char not in "\\\x7f" for char in name)
+    return (
+        plain and len(name) <= KEY_CHARS_MAX and all(len(part.encode()) <= NAME_BYTES_MAX for part in name.split("/"))
+    )
+
+
+def quiet(signature: Signature, now: float) -> bool:
+    return now - signature[1] / 1e9 >= ARTIFACT_QUIET_S
+
+
+def store(objects: Objects, charge: Charge, name: str, file: str, signature: Signature) -> dict[str, Any]:
+    """Store one file whole and return what the server is told of it. Raises Changed when it was written to."""
+    import hashlib
+
+    top = f"jobs/{charge.job}/{charge.attempt}/output/" + (f"task-{charge.index}/" if charge.index else "")
+    path = name if not charge.index else f"task-{charge.index}/{name}"
+    digest = hashlib.sha256()
+    size = 0
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise Changed(f"{name}: {error.strerror}") from None
+    try:
+        before = os.fstat(fd)
+        if not stat.S_ISREG(before.st_mode):
+            raise Changed(f"{name} is no file any more")
+        total = before.st_size
+        several = total > objects.artifact_bytes_max
+        keys: list[str] = []
+        while size < total or not keys:
+            key = f"{top}{name}.part-{len(keys) + 1:04d}" if several else top + name
+            count = _store_piece(objects, key, fd, min(objects.artifact_bytes_max, total - size), digest)
+            keys.append(key)
+            size += count
+            if not count:
+                break
+        if signature_of(os.fstat(fd)) != signature_of(before) or size != total:
+            raise Changed(f"{name} was changed")
+    finally:
+        os.close(fd)
+    return {"path": path, "size": size, "sha256": digest.hexdigest(), "keys": keys, "at": time.time()}
+
+
+def _store_piece(objects: Objects, key: str, fd: int, want: int, digest: Any) -> int:
+    draft = objects.draft()
+    have = 0
+    try:
+        while have < want:
+            piece = os.read(fd, min(PIECE_BYTES, want - have))
+            if not piece:
+                break
+            digest.update(piece)
+            draft.write(piece)
+            have += len(piece)
+        draft.finish(key)
+    except BaseException:
+        draft.drop()
+        raise
+    return have

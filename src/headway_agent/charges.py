@@ -1,0 +1,140 @@
+"""One task whose files are kept: what was asked for, what is known of its directories, and what lies in storage.
+
+`progress.json` in the task's directory says what was asked for, `kept.json` what was kept last, so an agent that starts
+anew goes on where the dead one was. Only checkpointing.py and the restore use this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from headway_agent import completeness
+from headway_agent.completeness import Knowledge
+from headway_agent.parts import Known
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping
+
+    from headway_agent.completeness import Signature, Snapshot
+
+ASKED, KEPT = "progress.json", "kept.json"
+ARTIFACTS_EVERY_S = 30.0
+ARTIFACT_QUIET_S = 5.0
+
+
+def asked_of(duty: Mapping[str, Any], cwd: str) -> dict[str, Any]:
+    """What of a duty must outlive the agent; nothing for a task that asked for nothing."""
+    progress = duty.get("progress") or {}
+    asked = {word: progress[word] for word in ("checkpoint", "outputs", "artifacts_every_s") if progress.get(word)}
+    if asked.get("outputs"):
+        asked["cwd"] = cwd
+    return asked
+
+
+def write_asked(directory: str, asked: Mapping[str, Any]) -> None:
+    _write(os.path.join(directory, ASKED), asked)
+
+
+class Charge:
+    def __init__(self, key: str, directory: str, epoch: int) -> None:
+        job, attempt, index = key.split("/")
+        self.key, self.directory = key, directory
+        self.job, self.attempt, self.index = job, int(attempt), int(index)
+        self.epoch = epoch
+        self.serial = 0
+        asked = _read(os.path.join(directory, ASKED))
+        keeping = asked.get("checkpoint") or {}
+        settle_s = float(keeping.get("settle_s") or completeness.SETTLE_S)
+        self.knowledge = Knowledge(settle_s=settle_s, marker=str(keeping.get("marker") or ""))
+        self.known = Known()
+        self.report: dict[str, Any] | None = None
+        self._take_kept(_read(os.path.join(directory, KEPT)))
+        self.outputs: list[str] = list(asked.get("outputs") or ())
+        self.cwd = str(asked.get("cwd") or "")
+        self.artifacts_every_s = float(asked.get("artifacts_every_s") or ARTIFACTS_EVERY_S)
+        self.artifacts: dict[str, Signature] = {}  # What was stored of each, by path.
+        self.read_to: dict[str, int] = {}  # How far the SDK's files were read.
+        self.polled = False
+        self.end = ""  # How its ranks ended, once they have.
+        self.noticed = False
+        self.look_at_s: float | None = 0.0
+        self.sdk_at_s: float | None = None
+        self.artifacts_at_s: float | None = 0.0
+        self.backoff_s = 0.0
+        self.step_said: int | None = None
+
+    @property
+    def checkpoints(self) -> str:
+        return f"{self.directory}/checkpoints"
+
+    @property
+    def urgency(self) -> tuple[bool, bool]:
+        """Lower goes first: what is over, then what has notice."""
+        return (not self.end, not self.noticed)
+
+    def due_s(self) -> float | None:
+        times = [at for at in (self.look_at_s, self.sdk_at_s, self.artifacts_at_s) if at is not None]
+        return min(times) if times else None
+
+    def look_by(self, at_s: float | None) -> None:
+        if at_s is not None and (self.look_at_s is None or at_s < self.look_at_s):
+            self.look_at_s = at_s
+
+    # --- keys ---
+
+    def next_names(self, step: int) -> tuple[str, str]:
+        """Where the next snapshot's parts and manifest go: never where an earlier agent's are."""
+        self.serial += 1
+        place, mark = f"jobs/{self.job}/{self.attempt}", f"{self.index}-{self.epoch}.{self.serial}"
+        return f"{place}/parts/{mark}.", f"{place}/checkpoints/{step}-{mark}.json"
+
+    def manifest(self, snapshot: Snapshot, entries: list[dict[str, Any]], at: float) -> dict[str, Any]:
+        head = {"version": 1, "job": self.job, "attempt": self.attempt, "task": self.index}
+        return dict(head, step=snapshot.step, how=snapshot.how, at=at, files=entries)
+
+    # --- memory on disk ---
+
+    def keep(self, snapshot: Snapshot, entries: list[dict[str, Any]], report: Mapping[str, Any]) -> None:
+        """Take note of what is in storage now."""
+        completeness.kept(self.knowledge, snapshot)
+        files = {entry["path"]: (snapshot.files[entry["path"]], entry["parts"]) for entry in entries}
+        self.known.take(files)
+        self.report = dict(report)
+        write_kept(self.directory, snapshot.step, snapshot.how, files, self.report)
+
+    def _take_kept(self, kept: Mapping[str, Any]) -> None:
+        if not kept:
+            return
+        files = {path: (_signature(each[0]), each[1]) for path, each in kept["files"].items()}
+        self.known.take(files)
+        tree = {path: each[0] for path, each in files.items()}
+        completeness.restored(self.knowledge, tree, int(kept["step"]), kept["how"])
+        self.report = kept["report"]
+
+
+def write_kept(
+    directory: str, step: int, how: str, files: Mapping[str, tuple[Signature, Any]], report: Mapping[str, Any] | None
+) -> None:
+    _write(os.path.join(directory, KEPT), {"step": step, "how": how, "files": files, "report": report})
+
+
+def _signature(raw: Any) -> Signature:
+    return (int(raw[0]), int(raw[1]), int(raw[2]))
+
+
+def _write(path: str, content: Mapping[str, Any]) -> None:
+    fresh = path + ".new"
+    with open(fresh, "w") as file:
+        json.dump(content, file, separators=(",", ":"))
+    os.replace(fresh, path)
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path) as file:
+            content = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,371 @@
+"""The thread that keeps what tasks write: it looks, takes snapshots, stores them, and tells the main loop.
+
+One for the node, started when the first task has something to keep. It does one thing at a time: what is over first,
+then what has notice, checkpoints before artifacts. Nothing that goes wrong here stops a task: it is said, and tried
+again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import threading
+import time
+import traceback
+from queue import Empty, SimpleQueue
+
+from headway_agent import artifacts, completeness
+from headway_agent.charges import Charge
+from headway_agent.happenings import ArtifactStored, CheckpointStored, Salvaged, Stepped, Troubled
+from headway_agent.inotify import APPEARED, MISSED, MOVED, WRITTEN
+from headway_agent.nodedir import boottime_s
+from headway_agent.parts import Changed, send_files
+from headway_agent.restoring import look
+from headway_agent.storing import StoreFailed, StoreRefused, put
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from headway_agent.happenings import Fact
+    from headway_agent.inotify import Seen, Watcher
+    from headway_agent.nodedir import FactLog
+    from headway_agent.storing import Objects
+
+GATHER_S = 0.05  # Events that come together are looked at together.
+SDK_EVERY_S = 0.5
+POLL_EVERY_S = 2.0  # Where the kernel gives no watches.
+AGAIN_S = 0.2
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
+ENDING_BACKOFF_S_MAX = 2.0
+CHANGED_TRIES = 3
+LINE_BYTES_MAX = 1 << 20
+TROUBLE_CHARS_MAX = 400
+
+
+class Checkpointer:
+    def __init__(
+        self,
+        objects: Objects,
+        watcher: Watcher,
+        directory_of: Callable[[str], str],
+        epoch: int,
+        tell: Callable[[Fact], None],
+        log: FactLog,
+    ) -> None:
+        self.objects, self.watcher = objects, watcher
+        self._directory_of, self._epoch, self._tell, self._log = directory_of, epoch, tell, log
+        self._charges: dict[str, Charge] = {}
+        self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._events_at_s = 0.0
+        self._troubled: dict[str, str] = {}
+        threading.Thread(target=self._work, name="checkpoints", daemon=True).start()
+
+    # --- what the main loop asks for; done on the thread ---
+
+    def attend(self, key: str, polled: bool = False) -> None:
+        """The task has, or may have, something to keep."""
+        self._ask(lambda: self._take_up(key, polled))
+
+    def notice(self, key: str) -> None:
+        self._ask(lambda: self._noticed(key))
+
+    def salvage(self, key: str, end: str) -> None:
+        self._ask(lambda: self._ended(key, end))
+
+    def forget(self, key: str) -> None:
+        self._ask(lambda: self._drop(key))
+
+    def _ask(self, job: Callable[[], object]) -> None:
+        self._jobs.put(job)
+        self.wake()
+
+    def wake(self) -> None:
+        try:
+            os.write(self._wake_w, b"x")
+        except BlockingIOError:
+            pass
+
+    # --- the thread ---
+
+    def _work(self) -> None:
+        while True:
+            try:
+                self._hear(self._pause_s())
+                charge = self._most_urgent()
+                if charge is not None:
+                    self._attend(charge)
+            except Exception as error:  # Whatever went wrong, the other tasks' files are still to be kept.
+                self._log.say("keeping failed", error=repr(error), where=traceback.format_exc()[-2000:])
+                time.sleep(AGAIN_S)
+
+    def _pause_s(self) -> float | None:
+        times = [at for at in (charge.due_s() for charge in self._charges.values()) if at is not None]
+        return max(0.0, min(times) - boottime_s()) if times else None
+
+    def _hear(self, pause_s: float | None) -> None:
+        now = boottime_s()
+        ends = [self._wake_r]
+        if self.watcher.fd >= 0 and now >= self._events_at_s:
+            ends.append(self.watcher.fd)
+        elif self.watcher.fd >= 0:
+            rest_s = self._events_at_s - now
+            pause_s = rest_s if pause_s is None else min(pause_s, rest_s)
+        ready, _, _ = select.select(ends, [], [], pause_s)
+        if self._wake_r in ready:
+            os.read(self._wake_r, 4096)
+        if self.watcher.fd in ready:
+            self._events()
+        while True:
+            try:
+                self._jobs.get_nowait()()
+            except Empty:
+                return
+
+    def _events(self) -> None:
+        # Not again for a moment: a rank that writes a large file must not wake us with each of its writes.
+        self._events_at_s = boottime_s() + GATHER_S
+        while True:
+            seen = self.watcher.read()
+            for each in seen:
+                self._saw(each)
+            if not seen:
+                return
+
+    def _saw(self, seen: Seen) -> None:
+        charge = self._take_up(seen.task, False)
+        if charge is None:
+            return
+        if seen.place == "sdk":
+            charge.sdk_at_s = 0.0
+        if seen.place != "checkpoints":
+            return
+        if seen.what == MOVED:
+            completeness.renamed(charge.knowledge, seen.path)
+        elif seen.what in (WRITTEN, APPEARED):
+            completeness.touched(charge.knowledge, seen.path)
+        elif seen.what == MISSED:
+            self._log.say("events were lost", task=charge.key)
+        charge.look_by(boottime_s() + GATHER_S)
+
+    def _take_up(self, key: str, polled: bool) -> Charge | None:
+        charge = self._charges.get(key)
+        if charge is None:
+            directory = self._directory_of(key)
+            if not os.path.isdir(directory):
+                return None
+            charge = self._charges[key] = Charge(key, directory, self._epoch)
+            if charge.report is not None:
+                self._tell(CheckpointStored(key, charge.report))  # Perhaps the agent before us could not say it.
+            charge.sdk_at_s = 0.0
+            charge.artifacts_at_s = boottime_s() + charge.artifacts_every_s
+        charge.polled = charge.polled or polled
+        return charge
+
+    def _noticed(self, key: str) -> None:
+        charge = self._charges.get(key)
+        if charge is not None:
+            charge.noticed = True
+            charge.look_at_s = 0.0
+
+    def _ended(self, key: str, end: str) -> None:
+        charge = self._take_up(key, False)
+        if charge is None:
+            self._tell(Salvaged(key))
+            return
+        charge.end = end
+        charge.look_at_s = charge.artifacts_at_s = 0.0
+        charge.backoff_s = 0.0
+
+    def _drop(self, key: str) -> None:
+        self._charges.pop(key, None)
+        self._trouble(f"checkpoints {key}", "")
+        self._trouble(f"outputs {key}", "")
+
+    def _most_urgent(self) -> Charge | None:
+        now = boottime_s()
+        due = [
+            charge for charge in self._charges.values() if (charge.due_s() or now) <= now and charge.due_s() is not None
+        ]
+        return min(due, key=lambda charge: charge.urgency) if due else None
+
+    # --- one task ---
+
+    def _attend(self, charge: Charge) -> None:
+        if charge.end:
+            self._events_drain()
+        self._read_sdk(charge)
+        if charge.look_at_s is not None and charge.look_at_s <= boottime_s():
+            self._look(charge)
+        if charge.look_at_s is not None and charge.end:
+            return  # The checkpoint goes first, and is tried again.
+        if charge.artifacts_at_s is not None and charge.artifacts_at_s <= boottime_s():
+            self._artifacts(charge)
+        if charge.end and charge.look_at_s is None and charge.artifacts_at_s is None:
+            self._tell(Salvaged(charge.key))
+            charge.sdk_at_s = None
+
+    def _events_drain(self) -> None:
+        if self.watcher.fd >= 0:
+            self._events()
+
+    def _look(self, charge: Charge) -> None:
+        known = charge.knowledge
+        left_out: list[str] = []
+        tree = look(charge.checkpoints, left_out)
+        snapshot = completeness.look(known, tree, boottime_s(), charge.end or completeness.ALIVE)
+        self._trouble(f"left out {charge.key}", "; ".join(left_out))
+        charge.look_at_s = None
+        if snapshot is not None:
+            self._keep(charge, snapshot)
+        if not charge.end:
+            charge.look_by(completeness.next_look_s(known))
+            if charge.polled:
+                charge.look_by(boottime_s() + POLL_EVERY_S)
+
+    def _keep(self, charge: Charge, snapshot: completeness.Snapshot) -> None:
+        begin_s = boottime_s()
+        prefix, key = charge.next_names(snapshot.step)
+        at = time.time()
+        try:
+            entries, sent = send_files(self.objects, prefix, charge.checkpoints, snapshot.files, charge.known)
+            manifest = charge.manifest(snapshot, entries, at)
+            put(self.objects, key, json.dumps(manifest, separators=(",", ":")).encode())
+        except Changed as change:
+            self._log.say("changed while it was read", task=charge.key, detail=str(change))
+            charge.look_at_s = boottime_s() + AGAIN_S
+            return
+        except StoreRefused as refusal:
+            self._trouble(f"checkpoints {charge.key}", str(refusal))
+            return  # Nothing of this attempt is wanted any more.
+        except (StoreFailed, OSError) as problem:
+            self._later(charge)
+            charge.look_at_s = boottime_s() + charge.backoff_s
+            self._trouble(f"checkpoints {charge.key}", f"checkpoints wait on the node: {problem}")
+            return
+        charge.backoff_s = 0.0
+        size = sum(entry["size"] for entry in entries)
+        report = {
+            "step": snapshot.step,
+            "how": snapshot.how,
+            "key": key,
+            "bytes": size,
+            "files": len(entries),
+            "at": at,
+        }
+        report["metrics"] = dict(snapshot.metrics)
+        charge.keep(snapshot, entries, report)
+        self._tell(CheckpointStored(charge.key, report))
+        self._trouble(f"checkpoints {charge.key}", "")
+        took_s = round(boottime_s() - begin_s, 3)
+        self._log.say("checkpoint stored", task=charge.key, step=snapshot.step, how=snapshot.how, sent=sent, s=took_s)
+
+    def _later(self, charge: Charge) -> None:
+        most_s = ENDING_BACKOFF_S_MAX if charge.end else BACKOFF_S_MAX
+        charge.backoff_s = min(most_s, max(BACKOFF_S_MIN, charge.backoff_s * 2))
+
+    def _trouble(self, what: str, detail: str) -> None:
+        if self._troubled.get(what, "") != detail:
+            self._troubled[what] = detail
+            self._tell(Troubled(what, detail[:TROUBLE_CHARS_MAX]))
+            if not detail:
+                del self._troubled[what]
+
+    # --- what the SDK wrote ---
+
+    def _read_sdk(self, charge: Charge) -> None:
+        now = boottime_s()
+        if charge.sdk_at_s is None or (charge.sdk_at_s > now and not charge.end):
+            return
+        charge.sdk_at_s = now + SDK_EVERY_S if os.path.isdir(f"{charge.directory}/sdk") else None
+        for line in _new_lines(charge, "metrics.jsonl"):
+            step = _step_of(line)
+            if step is not None:
+                charge.knowledge.seen_step = step
+        for line in _new_lines(charge, "declared.jsonl"):
+            step = _step_of(line)
+            metrics = line.get("metrics")
+            path = _relative(str(line.get("path") or "."), charge.checkpoints)
+            completeness.declared(charge.knowledge, path, step, metrics if isinstance(metrics, dict) else {})
+            if step is not None:
+                charge.knowledge.seen_step = max(step, charge.knowledge.seen_step or 0)
+            charge.look_at_s = 0.0
+        step = charge.knowledge.seen_step
+        if step is not None and step != charge.step_said:
+            charge.step_said = step
+            self._tell(Stepped(charge.key, step))
+
+    # --- artifacts ---
+
+    def _artifacts(self, charge: Charge) -> None:
+        charge.artifacts_at_s = None if charge.end else boottime_s() + charge.artifacts_every_s
+        left_out: list[str] = []
+        problem = ""
+        for name, (file, signature) in sorted(artifacts.found(charge, left_out).items()):
+            if charge.artifacts.get(name) == signature or not (charge.end or artifacts.quiet(signature, time.time())):
+                continue
+            try:
+                self._artifact(charge, name, file, signature)
+            except Changed as change:
+                left_out.append(str(change))
+            except StoreRefused as refusal:
+                problem = str(refusal)
+                break
+            except (StoreFailed, OSError) as failure:
+                problem = f"outputs wait on the node: {failure}"
+                self._later(charge)
+                charge.artifacts_at_s = boottime_s() + charge.backoff_s
+                break
+            if not charge.end and any(each.end or each.noticed for each in self._charges.values()):
+                charge.artifacts_at_s = boottime_s()  # Checkpoints go first; the rest of these comes after.
+                break
+        self._trouble(f"outputs {charge.key}", problem or "; ".join(left_out))
+
+    def _artifact(self, charge: Charge, name: str, file: str, signature: completeness.Signature) -> None:
+        for number in range(CHANGED_TRIES):
+            try:
+                told = artifacts.store(self.objects, charge, name, file, signature)
+                break
+            except Changed:
+                if not charge.end or number == CHANGED_TRIES - 1:
+                    raise
+        self.objects.settle()
+        charge.artifacts[name] = signature
+        self._tell(ArtifactStored(charge.key, told))
+
+
+def _new_lines(charge: Charge, name: str) -> list[dict[str, Any]]:
+    """The objects that were written to a file of the SDK since the last call; half a line waits for its rest."""
+    path = f"{charge.directory}/sdk/{name}"
+    start = charge.read_to.get(name, 0)
+    try:
+        with open(path, "rb") as file:
+            file.seek(start)
+            data = file.read(LINE_BYTES_MAX * 16)
+    except OSError:
+        return []
+    whole = data.rfind(b"\n") + 1
+    charge.read_to[name] = start + whole
+    found = []
+    for line in data[:whole].splitlines():
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue  # Torn by two ranks that wrote at once.
+        if isinstance(said, dict):
+            found.append(said)
+    return found
+
+
+def _step_of(line: dict[str, Any]) -> int | None:
+    step = line.get("step")
+    return step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
+
+
+def _relative(path: str, directory: str) -> str:
+    """A declared path, relative to the checkpoints' directory."""
+    if os.path.isabs(path):
+        path = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
+    return os.path.normpath(path)

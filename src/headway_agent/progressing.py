@@ -1,0 +1,174 @@
+"""The main loop's side of keeping progress: when a task is looked at, its notice file, and its restore.
+
+Cheap for tasks that keep nothing: no watch in the first half second, no thread before something is there. The keeping
+itself is done on the thread of checkpointing.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+
+from headway_agent import charges, completeness, preparing, restoring
+from headway_agent.inotify import Watcher
+from headway_agent.nodedir import boottime_s
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Mapping
+
+    from headway_agent.checkpointing import Checkpointer
+    from headway_agent.storing import Objects
+
+WATCH_AFTER_S = 0.5
+PLACES = ("checkpoints", "output", "sdk")
+NOTICE = "notice.json"
+NOTICE_S = 30.0  # How soon a machine goes that does not say when.
+
+
+class Progressing:
+    def __init__(
+        self,
+        directory_of: Callable[[str], str],
+        make_objects: Callable[[], Objects],
+        make_checkpointer: Callable[[Objects, Watcher], Checkpointer],
+        going: Callable[[str], bool],
+    ) -> None:
+        self._directory_of, self._make_objects, self._make = directory_of, make_objects, make_checkpointer
+        self._going = going
+        self._objects: Objects | None = None
+        self._thread: Checkpointer | None = None
+        self._young: deque[tuple[float, str]] = deque()  # Tasks that began so lately that they are not watched yet.
+        self._watched: set[str] = set()
+        self._asked: set[str] = set()
+        self.watcher = Watcher()
+
+    @property
+    def objects(self) -> Objects:
+        if self._objects is None:
+            self._objects = self._make_objects()
+        return self._objects
+
+    @property
+    def thread(self) -> Checkpointer:
+        if self._thread is None:
+            self._thread = self._make(self.objects, self.watcher)
+        return self._thread
+
+    @property
+    def fd(self) -> int:
+        """What the main loop must listen to; -1 for nothing. Once the thread is there, it listens itself."""
+        return self.watcher.fd if self._thread is None else -1
+
+    # --- the life of a task ---
+
+    def held(self, duty: Mapping[str, Any], directory: str, cwd: str) -> None:
+        asked = charges.asked_of(duty, cwd)
+        if asked:
+            charges.write_asked(directory, asked)
+        if asked or duty.get("resume"):
+            self._asked.add(duty["task"])
+
+    def spawned(self, key: str) -> None:
+        if key in self._asked:
+            self._watch(key)
+        else:
+            self._young.append((boottime_s() + WATCH_AFTER_S, key))
+
+    def found_going(self, key: str) -> None:
+        """An agent that has just started finds a task that runs already."""
+        if key not in self._watched:
+            self._watch(key)
+
+    def due_s(self) -> float | None:
+        while self._young and not self._going(self._young[0][1]):
+            self._young.popleft()
+        return self._young[0][0] if self._young else None
+
+    def turn(self) -> None:
+        now = boottime_s()
+        while self._young and self._young[0][0] <= now:
+            key = self._young.popleft()[1]
+            if self._going(key):
+                self._watch(key)
+
+    def _watch(self, key: str) -> None:
+        self._watched.add(key)
+        directory = self._directory_of(key)
+        fine = [self.watcher.watch(key, place, f"{directory}/{place}") for place in PLACES]
+        if not all(fine) or self.leftovers(key):
+            self.thread.attend(key, polled=not all(fine))
+        elif self._thread is not None:
+            self._thread.wake()  # It may have begun to wait before there was anything to watch.
+
+    def heard(self) -> None:
+        """Something happened in a watched directory: from here on the thread listens."""
+        self.thread.wake()
+
+    def leftovers(self, key: str) -> bool:
+        """Whether there is anything that may have to be kept."""
+        directory = self._directory_of(key)
+        if key in self._asked or os.path.exists(f"{directory}/{charges.ASKED}"):
+            return True
+        return any(_holds_something(f"{directory}/{place}") for place in PLACES)
+
+    def salvage(self, key: str, end: str) -> None:
+        self.thread.salvage(key, end)
+
+    def forget(self, key: str) -> None:
+        self._asked.discard(key)
+        if key in self._watched:
+            self._watched.discard(key)
+            self.watcher.drop(key)
+        if self._thread is not None:
+            self._thread.forget(key)
+
+    # --- notices ---
+
+    def notice(self, key: str, cause: str, grace_s: float) -> None:
+        """Tell the ranks, before they are signalled, why they end and how long they have."""
+        path = os.path.join(self._directory_of(key), NOTICE)
+        said = {"cause": cause, "seconds_left": round(grace_s, 3), "at": time.time()}
+        try:
+            with open(path + ".new", "w") as file:
+                json.dump(said, file)
+            os.replace(path + ".new", path)
+        except OSError:
+            pass  # A full disk: they still get the signal.
+        if self._thread is not None:
+            self._thread.notice(key)
+
+    # --- restore ---
+
+    def restore(self, work: preparing.Work) -> None:
+        """Fill the checkpoint directory before the task is claimed; a step of preparing.py."""
+        resume = work.duty["resume"]
+        directory = f"{work.directory}/checkpoints"
+        try:
+            manifest = restoring.restore(self.objects, resume["key"], directory, work.check)
+        except restoring.Bad as problem:
+            raise preparing.BadCheckpoint(resume["key"], str(problem)) from None
+        tree = restoring.look(directory)
+        parts = {file["path"]: file["parts"] for file in manifest["files"]}
+        files = {path: (signature, parts.get(path, [])) for path, signature in tree.items()}
+        how = str(manifest.get("how") or completeness.SETTLED)
+        charges.write_kept(work.directory, int(resume["step"]), how, files, None)
+
+
+def machine_notice_s(node_path: str) -> float:
+    """How soon this machine goes, where somebody wrote it down."""
+    try:
+        with open(os.path.join(node_path, NOTICE)) as file:
+            return max(1.0, float(json.load(file)["seconds_left"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return NOTICE_S
+
+
+def _holds_something(directory: str) -> bool:
+    try:
+        with os.scandir(directory) as entries:
+            return any(True for _ in entries)
+    except OSError:
+        return False
