@@ -1,4 +1,4 @@
-"""The agent's command line: `agent`, `keeper`, `sweep`, `release`. Everything is a flag with a value.
+"""The agent's command line: `agent`, `keeper`, `sweep`, `release`, `match`. Everything is a flag with a value.
 
 Read by hand: argparse would stay in memory for the whole life of a keeper.
 """
@@ -32,8 +32,9 @@ FLAGS: dict[str, dict[str, Callable[[str], Any]]] = {
     "keeper": {"node-dir": str},
     "sweep": {"node-dir": str, "generation": int},
     "release": {"node-dir": str},
+    "match": {"task-dir": str},
 }
-NEEDED = {"agent": ("node-dir", "node", "pool", "token-file"), "keeper": ("node-dir",)}
+NEEDED = {"agent": ("node-dir", "node", "pool", "token-file"), "keeper": ("node-dir",), "match": ("task-dir",)}
 
 
 class BadFlags(Exception):
@@ -82,6 +83,10 @@ def main(words: list[str]) -> int:
         from headway_agent.sweeping import main as sweep
 
         return sweep(flags["node_dir"], flags.get("generation"))
+    if command == "match":
+        from headway_agent.policies import main as match
+
+        return match(flags["task_dir"])
     from headway_agent.releasing import main as release
 
     return release(flags["node_dir"])

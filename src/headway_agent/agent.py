@@ -14,7 +14,7 @@ import time
 import traceback
 from functools import partial
 
-from headway_agent import facts, preparing, shim, shipping, upgrading
+from headway_agent import facts, overseeing, preparing, shim, shipping, upgrading
 from headway_agent.couriers import Courier, Inbox
 from headway_agent.decide import (
     LAZY_AFTER_S,
@@ -106,6 +106,9 @@ class Agent:
         cache_dir = preparing.cache_dir(node_dir.path, os.environ)
         self.site = preparing.Site(cache_dir, Stored(flags.get("storage_dir", ""), self.home), os.environ)
         self.preparations = preparing.Preparations(self.inbox)
+        self.overseer = overseeing.Overseer(
+            node_dir, self._storage, lambda fact: self.inbox.put(self.happened, fact), os.environ
+        )
         self.shim = shim.put(node_dir)
         self.link = KeeperLink(node_dir, base_env(os.environ))
         self.selector = selectors.DefaultSelector()
@@ -214,6 +217,9 @@ class Agent:
             self.link.send([{"do": "end"}])  # Of another version and idle: a new one takes its place.
             return
         self.happened(KeeperListed([self._kept(each) for each in hello["tasks"]]))
+        for each in hello["tasks"]:
+            if "watch" in each:
+                self.overseer.watch(each["task"], each["watch"])
         for path in self.task_dirs.put_aside_strangers(set(self.state.tasks)):
             self.janitor.ask(partial(remove_tree, path))
 
@@ -232,20 +238,37 @@ class Agent:
             shipping.output_sizes(directory) if over else {},
             self._tail(told["task"], exits) if over else "",
             told["grace_s"],
+            marks=overseeing.marks_of(directory) if over else {},
         )
 
     def _news(self, news: Mapping[str, Any]) -> None:
-        for key, started_at in news.get("spawned", ()):
+        for key, started_at, *watch in news.get("spawned", ()):
             self.happened(Spawned(key, started_at))
+            if watch:
+                self.overseer.watch(key, watch[0])
         for key, *told in news.get("exits", ()):
             self.happened(RankExited(key, _exit(*told)))
         for key in news.get("over", ()):
-            task = self.state.tasks.get(key)
-            if task is not None:
-                tail = self._tail(key, task.exits)
-                self.happened(TaskOver(key, shipping.output_sizes(self.node_dir.task(key)), tail))
+            self._over(key)
         for key in news.get("forgotten", ()):
             self.janitor.ask(partial(self.task_dirs.give_back, key))
+
+    def _over(self, key: str) -> None:
+        directory = self.node_dir.task(key)
+        self.overseer.forget(key)
+        if overseeing.has_policies(directory):
+            self.preparations.begin(
+                lambda: overseeing.marks_of(directory), lambda marks: self._noted(key, directory, marks)
+            )
+        else:
+            self._noted(key, directory, overseeing.marks_of(directory))
+
+    def _noted(self, key: str, directory: str, marks: Any) -> None:
+        task = self.state.tasks.get(key)
+        if task is not None:
+            noted = marks if isinstance(marks, dict) else {}
+            tail = self._tail(key, task.exits)
+            self.happened(TaskOver(key, shipping.output_sizes(directory), tail, marks=noted))
 
     def _tail(self, key: str, exits: Sequence[Exit]) -> str:
         failed = first_failing(exits)
@@ -284,6 +307,9 @@ class Agent:
             if workdir and not os.path.isdir(workdir):
                 raise FileNotFoundError(2, "no such directory", workdir)
             port = self.state.tasks[act.task].port or facts.free_port()  # Held anew, it keeps the port that was told.
+            rules = (act.duty.get("progress") or {}).get("log_policies")
+            if rules:
+                overseeing.keep_policies(directory, rules)
         except OSError as error:
             self.happened(HoldFailed(act.task, f"{error.strerror}: {error.filename}"))
             return

@@ -13,6 +13,7 @@ from headway_agent.happenings import (
     ArtifactStored,
     CheckpointBad,
     CheckpointStored,
+    Dumped,
     EndAgent,
     Forget,
     Go,
@@ -22,6 +23,7 @@ from headway_agent.happenings import (
     KeeperListed,
     Kept,
     Lease,
+    LimitReached,
     NotAnswered,
     NoticeHeard,
     OutputShrank,
@@ -77,8 +79,8 @@ __all__ = [
     "decide", "next_call", "sync_body", "digest_of", "LAZY_AFTER_S", "POLL_WAIT_S", "State", "Task", "Act", "Fact",
     "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
     "Exit", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
-    "Preparing", "PrepareFailed", "CheckpointBad", "CheckpointStored", "ArtifactStored", "Salvaged",
-    "Stepped", "NoticeHeard", "Ticked",
+    "Preparing", "PrepareFailed", "LimitReached", "Dumped", "CheckpointBad", "CheckpointStored", "ArtifactStored",
+    "Salvaged", "Stepped", "NoticeHeard", "Ticked",
     "Hold", "Go", "Stop", "Salvage", "Forget", "Lease", "Upgrade", "EndAgent",
     "NOT_BEGUN", "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
 ]  # fmt: skip
@@ -131,7 +133,7 @@ def _take_over(state: State, task: Task, kept: Kept, now: float, acts: list[Act]
         if task.phase == HOLDING:
             enter(state, task, CLAIMED, now)
     elif kept.phase == "over" or kept.lost:
-        outcome = lost(task.exits) if kept.lost else name_outcome(task.exits, kept.tail)
+        outcome = lost(task.exits) if kept.lost else name_outcome(task.exits, kept.tail, kept.marks)
         if kept.leftovers:
             _salvage(state, task, how_ended(task.exits, kept.lost, task.notice is not None), now, acts)
         _over(state, task, outcome, kept.sizes, now)
@@ -210,10 +212,24 @@ def _stop_after_failure(task: Task, acts: list[Act]) -> None:
 def _task_over(state: State, fact: TaskOver, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase == GOING:
-        outcome = name_outcome(task.exits, fact.tail)
+        outcome = name_outcome(task.exits, fact.tail, fact.marks)
         if fact.leftovers:
             _salvage(state, task, how_ended(task.exits, False, task.notice is not None), now, acts)
         _over(state, task, reclaimed(outcome) if task.reclaimed else outcome, fact.sizes, now)
+
+
+def _limit_reached(state: State, fact: LimitReached, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(fact.task)
+    if task is None or task.phase != GOING or (task.stop_grace_s is not None and task.stop_grace_s <= fact.grace_s):
+        return  # Not there any more, or ending already, and no later than this would end it.
+    task.stop_grace_s = fact.grace_s
+    task.notice = (fact.cause, now + fact.grace_s)
+    acts.append(Stop(task.key, fact.grace_s, fact.cause))
+
+
+def _dumped(state: State, fact: Dumped, now: float, acts: list[Act]) -> None:
+    if fact.task in state.tasks:
+        progress.dumped(state, fact)
 
 
 def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[str, int], now: float) -> None:
@@ -516,6 +532,8 @@ _HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
     Spawned: _spawned,
     RankExited: _rank_exited,
     TaskOver: _task_over,
+    LimitReached: _limit_reached,
+    Dumped: _dumped,
     Shipped: _shipped,
     OutputShrank: _output_shrank,
     CheckpointStored: _checkpoint_stored,

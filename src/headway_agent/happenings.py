@@ -39,6 +39,7 @@ class Kept:
     tail: str = ""
     grace_s: float = 30.0
     leftovers: bool = False  # There are files that may have to be kept.
+    marks: Mapping[str, Any] = field(default_factory=dict)  # See outcomes.name_outcome.
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,25 @@ class TaskOver:
     sizes: Mapping[str, int] = field(default_factory=dict)
     tail: str = ""  # The end of the failing rank's output.
     leftovers: bool = False  # There are files that may have to be kept.
+    marks: Mapping[str, Any] = field(default_factory=dict)  # See outcomes.name_outcome.
+
+
+@dataclass(frozen=True)
+class LimitReached:
+    """A task went beyond one of its limits; it is written down in its directory why."""
+
+    task: str
+    cause: str
+    grace_s: float
+
+
+@dataclass(frozen=True)
+class Dumped:
+    """The stacks of a task's processes are in storage."""
+
+    task: str
+    key: str
+    what: str
 
 
 @dataclass(frozen=True)
@@ -277,6 +297,8 @@ if TYPE_CHECKING:
         Spawned,
         RankExited,
         TaskOver,
+        LimitReached,
+        Dumped,
         Shipped,
         OutputShrank,
         CheckpointStored,

@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 
-from headway_agent import keeping, processes, spawning, sweeping
+from headway_agent import granting, keeping, processes, spawning, sweeping
 from headway_agent.nodedir import FactLog, NodeDir, Taken, boottime_s, write_all, write_durably
 
 TYPE_CHECKING = False
@@ -65,11 +65,18 @@ class Keeper:
         self.table = keeping.replay(sweeping.journal_lines(self.node_dir))
         ranks = [rank for task in self.table.tasks.values() if task.lost for rank in task.ranks]
         ended = sweeping.sweep(self.node_dir, self.generation - 1, ranks)
+        if ranks:
+            self._remove_groups()
         self._rewrite_journal()
         self._listen()
         self._watch_children()
         self._start_guard()
         self.log.say("keeper started", generation=self.generation, pid=os.getpid(), swept=ended)
+
+    def _remove_groups(self) -> None:
+        from headway_agent import cgroups
+
+        cgroups.remove_left(self.node_dir.path)
 
     def _listen(self) -> None:
         # A path of a socket has 107 bytes at most; through the directory's descriptor any depth will do.
@@ -185,16 +192,20 @@ class Keeper:
                 continue
             code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
             number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-            oom = (number == 9 or code == 137) and self._oom_rose()
-            record = self.table.exited(pid, code, number, oom)
+            record = self.table.exited(pid, code, number, *self._oom(pid, code, number))
             if record is not None:
                 self._record(record)
             else:
                 self.orphans.pop(pid, None)
                 self.strays.pop(pid, None)
 
-    def _oom_rose(self) -> bool:
-        return processes.oom_kills() > self.oom_kills
+    def _oom(self, pid: int, code: int | None, number: int | None) -> tuple[bool, str]:
+        """Whether memory ran out, and a sentence where its own limit was the reason."""
+        task = self.table.by_pid[pid][0] if pid in self.table.by_pid else None
+        if task is not None and task.group is not None and code != 0 and task.group.oom_kills():
+            limit = granting.show_bytes(int(task.limits["memory_bytes"]))
+            return True, f"the kernel ended it: it used more than its memory limit of {limit}"
+        return (number == 9 or code == 137) and processes.oom_kills() > self.oom_kills, ""
 
     def _record(self, record: keeping.Record) -> None:
         self.records.append(record)
@@ -217,12 +228,21 @@ class Keeper:
             task = self.table.waiting.pop(0)
             launch, moment = task.launch, time.time()
             self._record(self.table.begun(task, moment))
+            if task.limits:
+                self._grant(task)
             for rank, how in zip(list(task.ranks), launch["ranks"]):
                 self._start_rank(task, rank, how, launch)
                 room -= 1
             task.launch = {}
-            self.spawned.append([task.key, moment])
+            self.spawned.append([task.key, moment, *keeping.watch_of(task).values()])
         os.chdir("/")  # Not to keep a user's directory busy.
+
+    def _grant(self, task: keeping.Task) -> None:
+        task.group = granting.group_for(self.node_dir.path, task.key, task.limits)
+        taken = [cpu for each in self.table.tasks.values() for cpu in each.cpus]
+        task.cpus = granting.choose_cpus(task.limits, taken, sorted(os.sched_getaffinity(0)))
+        if task.limits.get("pin_cpus") and not task.cpus:
+            self.log.say("not pinned", task=task.key, reason="too few processors are free of other pinned tasks")
 
     def _start_rank(self, task: keeping.Task, rank: keeping.Rank, how: Any, launch: Any) -> None:
         env = dict(launch["base"])
@@ -232,11 +252,13 @@ class Keeper:
         env["HEADWAY_NODE_DIR"] = self.node_dir.path
         env["HEADWAY_KEEPER"] = str(self.generation)
         try:
-            pid = spawning.start(how, env)
+            pid = spawning.start(how, env, granting.words_before(task.group, task.limits) if task.limits else [])
         except spawning.CannotStart as problem:
             self._record(self.table.failed_to_start(task, rank, problem.exit_code, str(problem)))
         else:
             self._record(self.table.spawned(task, rank, pid, boottime_s()))
+            if task.cpus:
+                granting.pin(pid, task.cpus)
 
     # --- descendants ---
 
@@ -277,6 +299,9 @@ class Keeper:
                 self.orphans[pid] = next(iter(suspects & set(self.table.finishing)), next(iter(self.table.finishing)))
 
     def _over(self, task: keeping.Task) -> None:
+        if task.group is not None:
+            task.group.remove()
+        task.cpus = ()
         self._record(self.table.over(task))
         if task.forget:
             self._forget(task.key)

@@ -38,12 +38,15 @@ class Rank:
 class Task:
     __slots__ = (
         "address",
+        "cpus",
         "forget",
         "grace_s",
+        "group",
         "key",
         "kill_at_s",
         "killed",
         "launch",
+        "limits",
         "lost",
         "phase",
         "port",
@@ -59,6 +62,9 @@ class Task:
         self.address = address
         self.port = port
         self.launch: Mapping[str, Any] = {}  # Everything needed to start its ranks; dropped once they are started.
+        self.limits: Mapping[str, Any] = {}
+        self.group: Any = None  # Its control group, where it has one.
+        self.cpus: tuple[int, ...] = ()  # Those that it is pinned to.
         self.ranks: list[Rank] = []
         self.started_at = 0.0
         self.why = ""  # Why we signalled it: "" (we did not), "stop", "lease", "end" or "forget".
@@ -106,6 +112,7 @@ class Table:
             return
         task = Task(key, float(launch.get("grace_s", 30.0)), launch.get("address", ""), int(launch.get("port", 0)))
         task.launch = launch
+        task.limits = launch.get("limits") or {}
         task.ranks = [Rank(rank["rank"]) for rank in launch["ranks"]]
         self.tasks[key] = task
 
@@ -141,12 +148,12 @@ class Table:
 
     # --- ending ---
 
-    def exited(self, pid: int, exit_code: int | None, signal: int | None, oom: bool) -> Record | None:
+    def exited(self, pid: int, exit_code: int | None, signal: int | None, oom: bool, note: str = "") -> Record | None:
         """Record a rank's exit. None for a pid that is no rank (an adopted descendant, the guard)."""
         task, rank = self.by_pid.pop(pid, (None, None))
         if task is None or rank is None:
             return None
-        return self._exit(task, rank, [exit_code, signal, task.why, oom, ""])
+        return self._exit(task, rank, [exit_code, signal, task.why, oom, note])
 
     def _exit(self, task: Task, rank: Rank, exit: list[Any]) -> Record:
         rank.exit = exit
@@ -250,10 +257,20 @@ class Table:
                 "lost": task.lost,
                 "exits": [[rank.number, *rank.exit] for rank in task.ranks if rank.exit is not None],
                 "pids": [rank.pid for rank in task.ranks if rank.pid and rank.exit is None],
+                **watch_of(task),
             }
             for task in self.tasks.values()
             if not task.forget
         ]
+
+
+def watch_of(task: Task) -> dict[str, Any]:
+    """What the agent must know to watch a task that is limited; nothing for all others."""
+    if not task.limits or task.phase != GOING:
+        return {}
+    pids = [rank.pid for rank in task.ranks if rank.pid]
+    watch = {"limits": task.limits, "pids": pids, "grouped": task.group is not None, "grace_s": task.grace_s}
+    return {"watch": watch}
 
 
 def _signals(task: Task, signal: int) -> list[Signal]:

@@ -9,17 +9,11 @@ from dataclasses import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Sequence
+    from typing import Any, Iterable, Mapping, Sequence
 
 DETAIL_CHARS_MAX = 300
 SIGKILL = 9
-SYNTAX_ERRORS = ("SyntaxError:", "IndentationError:", "TabError:")
-MEMORY_ERRORS = ("MemoryError", "torch.OutOfMemoryError:", "torch.cuda.OutOfMemoryError:")
-SIGNAL_NAMES = {
-    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
-    9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
-    24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
-}  # fmt: skip
+SHELL_SIGKILL = 128 + SIGKILL
 
 
 @dataclass(frozen=True)
@@ -38,13 +32,38 @@ class Exit:
         return self.exit_code == 0
 
 
-def name_outcome(exits: Sequence[Exit], tail: str) -> dict[str, Any]:
-    """The outcome of a task whose ranks are all dead: success, or the first failing rank with its cause."""
+def name_outcome(exits: Sequence[Exit], tail: str, marks: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The outcome of a task whose ranks are all dead: success, or the first failing rank with its cause.
+
+    `marks`: what else was noted: `limit` (cause and sentence, where we ended it for a limit) and matching `policies`.
+    """
+    marks = marks or {}
     failed = first_failing(exits)
+    outcome = _name(exits, failed, tail)
+    if marks.get("limit") and (failed is None or failed.ours):
+        cause, detail = marks["limit"]
+        outcome.update(cause=cause, detail=detail)
+    policies = [*marks.get("policies", ()), *outcome.get("policies", ())]
+    return dict(outcome, policies=policies) if policies else outcome
+
+
+def _name(exits: Sequence[Exit], failed: Exit | None, tail: str) -> dict[str, Any]:
     if failed is None:
         return _outcome(0, None, None, None, "") if exits else lost(exits)
-    cause = _cause(failed, tail)
-    return _outcome(failed.exit_code, failed.signal, failed.rank, cause, _detail(failed, cause, tail))
+    if failed.ours or failed.oom or failed.note or failed.signal == SIGKILL or failed.exit_code == SHELL_SIGKILL:
+        cause, finding = _plain_cause(failed), None
+    else:
+        from headway_agent import symptoms
+
+        finding = symptoms.find(failed.exit_code, failed.signal, tail)
+        cause = finding.cause if finding else _plain_cause(failed)
+    line = (finding.line if finding else "") or last_line(tail)
+    outcome = _outcome(failed.exit_code, failed.signal, failed.rank, cause, _detail(failed, cause, line))
+    if finding:
+        outcome.update(label=finding.label, suggestion=finding.suggestion, retry_helps=finding.again)
+        if finding.exclude_node:
+            outcome["policies"] = [{"label": finding.label, "action": "exclude_node"}]
+    return outcome
 
 
 def first_failing(exits: Iterable[Exit]) -> Exit | None:
@@ -67,7 +86,7 @@ def lost(exits: Sequence[Exit]) -> dict[str, Any]:
 
 def how_ended(exits: Sequence[Exit], lost: bool, noticed: bool) -> str:
     """How far the files that a task left can be trusted: see completeness.py for the words."""
-    if lost or not exits or any(each.exit_code is None or each.exit_code == 128 + SIGKILL for each in exits):
+    if lost or not exits or any(each.exit_code is None or each.exit_code == SHELL_SIGKILL for each in exits):
         return "killed"
     if all(each.ok for each in exits):
         return "well"
@@ -89,28 +108,20 @@ def _outcome(
     return {"exit_code": exit_code, "signal": signal, "rank": rank, "cause": cause, "detail": detail, "log_bytes": 0}
 
 
-def _cause(failed: Exit, tail: str) -> str:
-    if failed.ours in ("lease", "end"):
-        return "node_lost"
+def _plain_cause(failed: Exit) -> str:
+    """The cause that the exit alone tells."""
     if failed.ours:
-        return "cancelled"
-    if failed.oom and (failed.signal == SIGKILL or failed.exit_code == 128 + SIGKILL):
+        return "node_lost" if failed.ours in ("lease", "end") else "cancelled"
+    if failed.oom:
         return "out_of_memory"
-    if failed.signal == SIGKILL or failed.exit_code == 128 + SIGKILL:
+    if failed.signal == SIGKILL or failed.exit_code == SHELL_SIGKILL:
         return "killed"
     if failed.signal is not None:
         return "crashed"
-    if failed.exit_code in (126, 127):
-        return "not_executable" if failed.exit_code == 126 else "command_missing"
-    last = last_line(tail)
-    if last.startswith(SYNTAX_ERRORS):
-        return "syntax_error"
-    if last.startswith(MEMORY_ERRORS):
-        return "out_of_memory"
-    return "user_code"
+    return {126: "not_executable", 127: "command_missing"}.get(failed.exit_code or 0, "user_code")
 
 
-def _detail(failed: Exit, cause: str, tail: str) -> str:
+def _detail(failed: Exit, cause: str, line: str) -> str:
     if failed.note:
         return failed.note[:DETAIL_CHARS_MAX]
     if failed.ours == "end":
@@ -120,10 +131,16 @@ def _detail(failed: Exit, cause: str, tail: str) -> str:
     if cause == "cancelled":
         return "stopped on request"
     if failed.signal is not None:
-        return f"rank {failed.rank} was ended by {SIGNAL_NAMES.get(failed.signal, f'signal {failed.signal}')}"
+        said = f"rank {failed.rank} was ended by {_signal_name(failed.signal)}"
+        return said if cause in ("crashed", "killed", "out_of_memory") else f"{said}: {line}"[:DETAIL_CHARS_MAX]
     said = f"rank {failed.rank} ended with exit code {failed.exit_code}"
-    last = last_line(tail)
-    return (f"{said}: {last}" if last else said)[:DETAIL_CHARS_MAX]
+    return (f"{said}: {line}" if line else said)[:DETAIL_CHARS_MAX]
+
+
+def _signal_name(number: int) -> str:
+    from headway_agent import symptoms
+
+    return symptoms.SIGNAL_NAMES.get(number, f"signal {number}")
 
 
 def last_line(tail: str) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Mapping
 
     from headway_agent.decide import State
-    from headway_agent.happenings import ArtifactStored, CheckpointBad, CheckpointStored
+    from headway_agent.happenings import ArtifactStored, CheckpointBad, CheckpointStored, Dumped
 
 STEPS_EVERY_S = 2.0
 SAY_AGAIN_S = 1.0  # What a reply did not answer for is said again, but not as fast as the server replies.
@@ -27,6 +27,7 @@ class Progress:
     checkpoints: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # By manifest key: not yet answered for.
     artifacts: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # By path.
     bad: list[Mapping[str, Any]] = field(default_factory=list)
+    dumps: list[Mapping[str, Any]] = field(default_factory=list)
     under_way: set[str] = field(default_factory=set)  # Of these: said in a sync that has no reply yet.
     step: int | None = None
     step_told: int | None = None
@@ -41,10 +42,11 @@ class Told:
     keys: dict[str, list[str]] = field(default_factory=dict)  # By task: manifest keys and artifact paths.
     steps: dict[str, int] = field(default_factory=dict)
     bad: list[Mapping[str, Any]] = field(default_factory=list)
+    dumps: list[Mapping[str, Any]] = field(default_factory=list)
     notice: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.keys or self.steps or self.bad or self.notice)
+        return bool(self.keys or self.steps or self.bad or self.dumps or self.notice)
 
 
 def of(state: State, key: str) -> Progress:
@@ -74,6 +76,10 @@ def artifact_stored(state: State, fact: ArtifactStored) -> None:
 
 def checkpoint_bad(state: State, fact: CheckpointBad) -> None:
     of(state, fact.task).bad.append({"task": fact.task, "key": fact.key, "detail": fact.detail})
+
+
+def dumped(state: State, fact: Dumped) -> None:
+    of(state, fact.task).dumps.append({"task": fact.task, "key": fact.key, "what": fact.what})
 
 
 def stepped(state: State, task: str, step: int) -> None:
@@ -127,7 +133,7 @@ def has_news(state: State, now: float) -> bool:
 
 
 def _unsaid(mine: Progress) -> bool:
-    return bool(mine.bad or (mine.checkpoints.keys() | mine.artifacts.keys()) - mine.under_way)
+    return bool(mine.bad or mine.dumps or (mine.checkpoints.keys() | mine.artifacts.keys()) - mine.under_way)
 
 
 def _untold_steps(state: State) -> dict[str, int]:
@@ -153,11 +159,17 @@ def add_to(body: dict[str, Any], state: State, now: float) -> Told:
         checkpoints += [mine.checkpoints[each] for each in fresh if each in mine.checkpoints]
         artifacts += [mine.artifacts[each] for each in fresh if each in mine.artifacts]
         told.bad += mine.bad
-        mine.bad = []
+        told.dumps += mine.dumps
+        mine.bad, mine.dumps = [], []
         if fresh:
             told.keys[key] = fresh
             mine.under_way.update(fresh)
-    for word, said in (("checkpoints", checkpoints), ("artifacts", artifacts), ("bad_checkpoints", told.bad)):
+    for word, said in (
+        ("checkpoints", checkpoints),
+        ("artifacts", artifacts),
+        ("bad_checkpoints", told.bad),
+        ("dumps", told.dumps),
+    ):
         if said:
             body[word] = list(said)
     if state.notice is not None and (state.notice_due or body["full"]):
@@ -196,4 +208,7 @@ def not_answered(state: State, told: Told) -> None:
     for each in told.bad:
         if each["task"] in state.progress:
             state.progress[each["task"]].bad.append(each)
+    for each in told.dumps:
+        if each["task"] in state.progress:
+            state.progress[each["task"]].dumps.append(each)
     state.notice_due = state.notice_due or (told.notice and state.notice is not None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TASK_BYTES_MAX = 4 << 20  # Per task and round, so that one talker does not keep the others waiting.
 PACK_BYTES_MAX = 16 << 20
 STORE_S_MAX = 120.0
-TAIL_BYTES = 4096
+TAIL_BYTES = 64 << 10
 
 
 class Wanted:

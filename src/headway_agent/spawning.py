@@ -11,7 +11,7 @@ import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping
+    from typing import Any, Mapping, Sequence
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 SIGNALS_RESET = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
@@ -26,11 +26,14 @@ class CannotStart(Exception):
         self.exit_code = exit_code
 
 
-def start(rank: Mapping[str, Any], env: Mapping[str, str]) -> int:
-    """Start a rank and return its pid. Changes the caller's working directory: call it from a single thread."""
+def start(rank: Mapping[str, Any], env: Mapping[str, str], before: Sequence[str] = ()) -> int:
+    """Start a rank and return its pid. Changes the caller's working directory: call it from a single thread.
+
+    `before`: a command that sets something in the rank's own process and then becomes the program that follows it.
+    """
     try:
         _open_once(rank)
-        return _start(rank, env)
+        return _start(rank, env, before)
     except CannotStart as problem:
         _say(rank["out"], str(problem))
         raise
@@ -43,7 +46,7 @@ def _open_once(rank: Mapping[str, Any]) -> None:
         raise CannotStart(126, f"headway: no directory for the output: {directory}")
 
 
-def _start(rank: Mapping[str, Any], env: Mapping[str, str]) -> int:
+def _start(rank: Mapping[str, Any], env: Mapping[str, str], before: Sequence[str]) -> int:
     argv = rank["argv"]
     try:
         os.chdir(rank["cwd"])
@@ -52,6 +55,8 @@ def _start(rank: Mapping[str, Any], env: Mapping[str, str]) -> int:
         raise CannotStart(126, f"headway: cannot enter the working directory {rank['cwd']}: {reason}") from None
     program = find_program(argv[0], env.get("PATH") or DEFAULT_PATH)
     try:
+        if before:
+            return _spawn(before[0], [*before, program, *argv[1:]], env, rank)
         try:
             return _spawn(program, argv, env, rank)
         except OSError as error:
