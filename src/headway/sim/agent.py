@@ -150,8 +150,8 @@ class Agent:
         granted = machine.granted
         facts = {"cpus": granted.cpus, "memory_bytes": granted.memory_bytes, "gpus": granted.gpus}
         body = agent.sync_body(self.state, dict(facts, address=machine.name), machine.boottime())
-        body = json.loads(json.dumps(body))
         seq = body["seq"]
+        body = self._over_the_wire(body)
         self._calls[seq] = self.simulation.network.call(
             machine.name,
             lambda answer, fail: self.simulation.server.sync(body, answer, fail),
@@ -165,7 +165,14 @@ class Agent:
             call = self._calls.pop(seq)
             if reply["lease_left_s"] is not None:
                 self.simulation.oracle.granted(self.machine.name, call.sent_at, reply["lease_left_s"])
-            self._take(agent.Answered(json.loads(json.dumps(reply)), seq))
+            self._take(agent.Answered(self._over_the_wire(reply), seq))
+
+    def _over_the_wire(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What the other side reads. To write and read every message as JSON would take a tenth of all time."""
+        if self.world.steps % 8:
+            return message
+        read: dict[str, Any] = json.loads(json.dumps(message))
+        return read
 
     def _failed(self, seq: int, error: BaseException) -> None:
         if not self.alive:

@@ -32,6 +32,7 @@ class Faults:
     node_burns_per_hour: float = 0.0
     agent_dies_per_hour: float = 0.0
     keeper_dies_per_hour: float = 0.0
+    both_die_per_hour: float = 0.0
     short_cut_per_hour: float = 0.0
     long_cut_per_hour: float = 0.0
     server_dies_per_hour: float = 0.0
@@ -62,6 +63,7 @@ MOST: dict[str, float] = {
     "node_burns_per_hour": 20.0,
     "agent_dies_per_hour": 120.0,
     "keeper_dies_per_hour": 60.0,
+    "both_die_per_hour": 40.0,
     "short_cut_per_hour": 60.0,
     "long_cut_per_hour": 30.0,
     "server_dies_per_hour": 60.0,
@@ -130,6 +132,11 @@ class Weather:
 
     def _keeper_dies(self) -> None:
         self._a_machine().kill_keeper()
+
+    def _both_die(self) -> None:
+        machine = self._a_machine()
+        machine.kill_agent()
+        machine.kill_keeper()
 
     def _short_cut(self) -> None:
         self._cut(self.world.between(1.0, self.simulation.lease_s * 0.9))

@@ -63,11 +63,15 @@ class Oracle:
         self.events = 0
         self.saves = 0
         self.real: dict[tuple[JobId, int], Real] = {}
+        self.places: dict[tuple[JobId, int], tuple[str, ...]] = {}
         self.alive: dict[JobId, dict[int, tuple[str, Process]]] = defaultdict(dict)  # Job -> number -> node, process.
         self.on_node: dict[str, dict[int, Process]] = defaultdict(dict)
         self.lease_until: dict[str, float] = {}
         self.lapses: dict[str, list[float]] = defaultdict(list)  # When a node had lost its lease, or its life.
         self.asleep: set[str] = set()
+        # In the server's monotonic seconds, which stand still while its machine sleeps:
+        self.heard_at: dict[str, float] = {}  # When a call of a node last reached a server that was awake.
+        self.listening_since = 0.0
 
     def breaks(self, about: str, sentence: str) -> None:
         raise Broken("safety", about, sentence)
@@ -89,10 +93,19 @@ class Oracle:
         self.events += events
         if committed.last_seq != self.events:
             self.breaks("server", f"the newest event has number {committed.last_seq}, there were {self.events}")
+        for event in batch.events:
+            if event.kind == "NodeLost" and "silent" in event.data["detail"]:
+                self._was_silent(event.data["node"])
         if batch.jobs or batch.nodes:
             nodes = {node.id: node for node in store.nodes()}
             for sentence in broken_on_nodes(store.unfinished(), nodes):
                 self.breaks("server", sentence)
+
+    def _was_silent(self, node: str) -> None:
+        """Only a whole lease of silence, heard by a server that was listening, gives a node up."""
+        silent_s = self.simulation.server.mono() - max(self.heard_at.get(node, 0.0), self.listening_since)
+        if silent_s < self.simulation.lease_s:
+            self.breaks(node, f"{node} was given up after {silent_s:.1f} s of silence, within its lease")
 
     def _changed(self, job: Job) -> None:
         before = self.jobs.get(job.id)
@@ -107,6 +120,8 @@ class Oracle:
             where = f" on {', '.join(job.attempt.nodes)}" if job.attempt else ""
             cause = f" ({job.cause.value}: {job.detail})" if job.cause else ""
             self.world.tell(job.id, f"saved as {job.state.value}, attempt {job.number}{where}{cause}")
+        if job.attempt is not None:
+            self.places[job.id, job.number] = job.attempt.nodes
         self.jobs[job.id] = job
 
     # --- processes ---
@@ -121,9 +136,15 @@ class Oracle:
             real.nodes.add(node)
             real.born[task, process.rank] = process
             self._never_again(job, attempt)
+            self._told_to_go(job, attempt)
         self._alone(job, attempt)
         self._leased(node, job)
         self._holds(node)
+
+    def _told_to_go(self, job: JobId, attempt: int) -> None:
+        saved = self.jobs[job].attempt
+        if saved is None or saved.number < attempt or (saved.number == attempt and saved.started_at is None):
+            self.breaks(job, f"user code of attempt {attempt} of {job} began before `go` was saved")
 
     def _alone(self, job: JobId, attempt: int) -> None:
         for node, other in self.alive[job].values():

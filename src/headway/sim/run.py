@@ -7,6 +7,7 @@ everything must settle in bounded time.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headway.core.model import Pool, Resources
@@ -29,14 +30,16 @@ POOL = "sim"
 class Simulation:
     """All parts of one world."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, weather: Mapping[str, float] | None = None) -> None:
         self.world = World(seed)
         chance = self.world.chance
         self.faults = faults.draw(chance)
+        if weather is not None:
+            self.faults = faults.Faults(**weather)
         self.drawn = dict(vars(self.faults))
         self.lease_s = chance.choice((30.0, 60.0, 120.0, 600.0))
         machines = chance.randint(2, 5)
-        self.settings = Settings(look_every_s=5.0)
+        self.settings = Settings(look_every_s=5.0, tick_every_s=2.0)
         self.pool = Pool(POOL, "sim", machines, machines, lease_s=self.lease_s)
         self.oracle = Oracle(self)
         self.storage = SimStorage()
@@ -87,9 +90,9 @@ class Result:
     story: str = ""
 
 
-def run_seed(seed: int) -> Result:
-    """Live through one seed and say how it went."""
-    simulation = Simulation(seed)
+def run_seed(seed: int, weather: Mapping[str, float] | None = None) -> Result:
+    """Live through one seed, in its own weather or in this one, and say how it went."""
+    simulation = Simulation(seed, weather)
     world = simulation.world
     try:
         simulation.live()

@@ -79,6 +79,7 @@ class Server:
         assert lead is not None
         self._inbox = []
         self.cycle = Cycle(store, simulation.settings, [simulation.pool], lead.epoch, self.mono(), _ignore)
+        simulation.oracle.listening_since = self.mono()
         self.world.tell("server", f"started with epoch {lead.epoch}")
         self.world.after(simulation.settings.tick_every_s, self._tick, self.cycle)
         self._turn_soon()
@@ -105,6 +106,8 @@ class Server:
             if self._clock_stops:
                 self.mono_lag_s += self.world.now - self._slept_at
             self.asleep_until = 0.0
+            if not self._clock_stops:
+                self.simulation.oracle.listening_since = self.mono()
             self._turn_soon()
 
     @property
@@ -138,6 +141,7 @@ class Server:
         cycle = self.cycle
 
         def begin() -> Ask:
+            self.simulation.oracle.heard_at[str(body["node"])] = self.mono()
             sync = cycle.heard(body, self.mono())
 
             def done(_: object) -> None:

@@ -1,0 +1,17 @@
+"""The judge is judged: each planted bug is noticed within a few seeds, and without it the same seed is fine."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.sim.planted import PLANTS, caught
+from headway.sim.run import run_seed
+
+SEEDS = range(60)
+
+
+@pytest.mark.parametrize("bug", PLANTS)
+def test_a_planted_bug_is_caught(bug: str) -> None:
+    result = caught(bug, SEEDS)
+    assert result is not None, f"{len(SEEDS)} seeds, and nobody noticed that {bug}"
+    assert not run_seed(result.seed, PLANTS[bug][1]).kind, "that seed fails without the bug too"
