@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 DETAIL_CHARS_MAX = 300
 SIGKILL = 9
 SHELL_SIGKILL = 128 + SIGKILL
+SIGNAL_NAMES = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+    9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
+    24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,9 @@ def _name(exits: Sequence[Exit], failed: Exit | None, tail: str) -> dict[str, An
 
         finding = symptoms.find(failed.exit_code, failed.signal, tail)
         cause = finding.cause if finding else _plain_cause(failed)
-    line = (finding.line if finding else "") or last_line(tail)
+    line = finding.line if finding else ""
+    if not line and failed.signal is None:
+        line = last_line(tail)
     outcome = _outcome(failed.exit_code, failed.signal, failed.rank, cause, _detail(failed, cause, line))
     if finding:
         outcome.update(label=finding.label, suggestion=finding.suggestion, retry_helps=finding.again)
@@ -131,16 +138,10 @@ def _detail(failed: Exit, cause: str, line: str) -> str:
     if cause == "cancelled":
         return "stopped on request"
     if failed.signal is not None:
-        said = f"rank {failed.rank} was ended by {_signal_name(failed.signal)}"
-        return said if cause in ("crashed", "killed", "out_of_memory") else f"{said}: {line}"[:DETAIL_CHARS_MAX]
+        said = f"rank {failed.rank} was ended by {SIGNAL_NAMES.get(failed.signal, f'signal {failed.signal}')}"
+        return (f"{said}: {line}" if line else said)[:DETAIL_CHARS_MAX]
     said = f"rank {failed.rank} ended with exit code {failed.exit_code}"
     return (f"{said}: {line}" if line else said)[:DETAIL_CHARS_MAX]
-
-
-def _signal_name(number: int) -> str:
-    from headway_agent import symptoms
-
-    return symptoms.SIGNAL_NAMES.get(number, f"signal {number}")
 
 
 def last_line(tail: str) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from headway_agent.outcomes import SIGNAL_NAMES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable
@@ -18,11 +20,6 @@ NEAR_END_LINES = 200  # Where there is no exception, patterns are looked for in 
 FRESH_LINES = 20  # An exception further from the end than this is not why a signal came.
 LINE_CHARS_MAX = 2000
 SHELL_BASE = 128  # A shell tells of a child's signal as 128 + its number.
-SIGNAL_NAMES = {
-    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
-    9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
-    24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
