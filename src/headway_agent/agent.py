@@ -14,7 +14,7 @@ import time
 import traceback
 from functools import partial
 
-from headway_agent import facts, overseeing, preparing, shim, shipping, upgrading
+from headway_agent import facts, overseeing, preparing, progress, progressing, shim, shipping, storing, upgrading
 from headway_agent.couriers import Courier, Inbox
 from headway_agent.decide import (
     LAZY_AFTER_S,
@@ -33,16 +33,19 @@ from headway_agent.decide import (
     Kept,
     Lease,
     NotAnswered,
+    NoticeHeard,
     OutputShrank,
     PrepareFailed,
     Preparing,
     RankExited,
+    Salvage,
     Shipped,
     Spawned,
     State,
     Stop,
     Superseded,
     TaskOver,
+    Ticked,
     Troubled,
     Upgrade,
     decide,
@@ -62,7 +65,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Mapping, Sequence
 
+    from headway_agent.checkpointing import Checkpointer
     from headway_agent.decide import Act, Fact
+    from headway_agent.inotify import Watcher
 
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
 ANSWER_S_MAX = 30.0  # Beyond the time for which the server may hold a sync.
@@ -106,6 +111,11 @@ class Agent:
         cache_dir = preparing.cache_dir(node_dir.path, os.environ)
         self.site = preparing.Site(cache_dir, Stored(flags.get("storage_dir", ""), self.home), os.environ)
         self.preparations = preparing.Preparations(self.inbox)
+        self.progressing = progressing.Progressing(
+            node_dir.task, self._objects, self._checkpointer, lambda key: key in self.state.going
+        )
+        self.site.restore = self.progressing.restore
+        self.notice_asked = False
         self.overseer = overseeing.Overseer(
             node_dir, self._storage, lambda fact: self.inbox.put(self.happened, fact), os.environ
         )
@@ -130,6 +140,18 @@ class Agent:
             return shipping.store_in_folder(self.flags["storage_dir"])
         return shipping.store_by_http(Connection(self.home))
 
+    def _objects(self) -> storing.Objects:
+        folder = self.flags.get("storage_dir")
+        return storing.Folder(folder) if folder else storing.ThroughServer(self.home)
+
+    def _checkpointer(self, objects: storing.Objects, watcher: Watcher) -> Checkpointer:
+        from headway_agent.checkpointing import Checkpointer  # Here: only nodes that keep something need it.
+
+        def tell(fact: Fact) -> None:
+            self.inbox.put(self.happened, fact)
+
+        return Checkpointer(objects, watcher, self.node_dir.task, self.state.agent_epoch, tell, self.log)
+
     # --- the loop ---
 
     def run(self) -> int:
@@ -140,8 +162,12 @@ class Agent:
             for key, _ in self.selector.select(self._timeout_s()):
                 if key.fd == self.inbox.read_end:
                     self.inbox.take_all()
+                elif key.data == "progress":
+                    self.selector.unregister(key.fd)
+                    self.progressing.heard()
                 else:
                     self._hear_keeper()
+            self._keep_progress()
             self._ship()
             try:
                 self.link.flush()  # Before the call: what the server hears of a claim must outlive this process.
@@ -160,8 +186,10 @@ class Agent:
             times.append(self.sync_at_s)
         elif self.state.changed:
             times.append(max(now + IDLE_S, self.state.lazy_since_s + LAZY_AFTER_S))
+        due_s = [self.progressing.due_s(), progress.next_due_s(self.state) if self.state.progress else None]
         if not self.shipping:
-            times += [at for at in (self._ship_due_s(),) if at is not None]
+            due_s.append(self._ship_due_s())
+        times += [at for at in due_s if at is not None]
         return max(0.0, min(times) - now) if times else None
 
     def happened(self, fact: Fact) -> None:
@@ -175,8 +203,13 @@ class Agent:
             task = self.state.tasks[act.task]
             self.link.gos.append([act.task, go_env(act.peers, task.address, task.port)])
         elif isinstance(act, Stop):
+            if act.cause:
+                self.progressing.notice(act.task, act.cause, act.grace_s)
             self.link.stops.append([act.task, act.grace_s])
+        elif isinstance(act, Salvage):
+            self.progressing.salvage(act.task, act.end)
         elif isinstance(act, Forget):
+            self.progressing.forget(act.task)
             self.link.forgets.append(act.task)
         elif isinstance(act, Lease):
             self.link.lease = (act.deadline_s, act.granted_s)
@@ -184,6 +217,19 @@ class Agent:
             self._upgrade(act.version)
         elif isinstance(act, EndAgent):
             self.ended = act.reason
+
+    def _keep_progress(self) -> None:
+        self.progressing.turn()
+        if self.notice_asked:
+            self.notice_asked = False
+            self.happened(NoticeHeard("reclaimed", progressing.machine_notice_s(self.node_dir.path)))
+        if self.state.progress:
+            due_s = progress.next_due_s(self.state)
+            if due_s is not None and due_s <= boottime_s():
+                self.happened(Ticked())
+        watched = self.progressing.fd
+        if watched >= 0 and watched not in self.selector.get_map():
+            self.selector.register(watched, selectors.EVENT_READ, "progress")
 
     # --- the keeper ---
 
@@ -194,7 +240,7 @@ class Agent:
 
     def _keeper_gone(self) -> None:
         for key in list(self.selector.get_map().values()):
-            if key.fd != self.inbox.read_end:
+            if key.fd != self.inbox.read_end and key.data != "progress":
                 self.selector.unregister(key.fileobj)
         self.link.lost()
         self.log.say("keeper lost")
@@ -220,6 +266,8 @@ class Agent:
         for each in hello["tasks"]:
             if "watch" in each:
                 self.overseer.watch(each["task"], each["watch"])
+            if each["phase"] == "going":
+                self.progressing.found_going(each["task"])
         for path in self.task_dirs.put_aside_strangers(set(self.state.tasks)):
             self.janitor.ask(partial(remove_tree, path))
 
@@ -238,12 +286,14 @@ class Agent:
             shipping.output_sizes(directory) if over else {},
             self._tail(told["task"], exits) if over else "",
             told["grace_s"],
+            over and self.progressing.leftovers(told["task"]),
             marks=overseeing.marks_of(directory) if over else {},
         )
 
     def _news(self, news: Mapping[str, Any]) -> None:
         for key, started_at, *watch in news.get("spawned", ()):
             self.happened(Spawned(key, started_at))
+            self.progressing.spawned(key)
             if watch:
                 self.overseer.watch(key, watch[0])
         for key, *told in news.get("exits", ()):
@@ -268,7 +318,8 @@ class Agent:
         if task is not None:
             noted = marks if isinstance(marks, dict) else {}
             tail = self._tail(key, task.exits)
-            self.happened(TaskOver(key, shipping.output_sizes(directory), tail, marks=noted))
+            kept = self.progressing.leftovers(key)
+            self.happened(TaskOver(key, shipping.output_sizes(directory), tail, kept, noted))
 
     def _tail(self, key: str, exits: Sequence[Exit]) -> str:
         failed = first_failing(exits)
@@ -310,6 +361,7 @@ class Agent:
             rules = (act.duty.get("progress") or {}).get("log_policies")
             if rules:
                 overseeing.keep_policies(directory, rules)
+            self.progressing.held(act.duty, directory, workdir or f"{directory}/work")
         except OSError as error:
             self.happened(HoldFailed(act.task, f"{error.strerror}: {error.filename}"))
             return
@@ -476,6 +528,12 @@ def main(flags: Mapping[str, Any]) -> int:
         agent.inbox.wake()
 
     signal.signal(signal.SIGTERM, on_sigterm)
+
+    def on_sigusr1(*_: Any) -> None:
+        agent.notice_asked = True  # This machine will go.
+        agent.inbox.wake()
+
+    signal.signal(signal.SIGUSR1, on_sigusr1)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         return agent.run()

@@ -48,6 +48,7 @@ class Task:
         "launch",
         "limits",
         "lost",
+        "notice_signal",
         "phase",
         "port",
         "ranks",
@@ -59,6 +60,7 @@ class Task:
         self.key = key
         self.phase = HELD
         self.grace_s = grace_s
+        self.notice_signal = SIGTERM
         self.address = address
         self.port = port
         self.launch: Mapping[str, Any] = {}  # Everything needed to start its ranks; dropped once they are started.
@@ -112,6 +114,7 @@ class Table:
             return
         task = Task(key, float(launch.get("grace_s", 30.0)), launch.get("address", ""), int(launch.get("port", 0)))
         task.launch = launch
+        task.notice_signal = int(launch.get("notice_signal", SIGTERM))
         task.limits = launch.get("limits") or {}
         task.ranks = [Rank(rank["rank"]) for rank in launch["ranks"]]
         self.tasks[key] = task
@@ -189,7 +192,7 @@ class Table:
         kill_at_s = now + grace_s
         task.kill_at_s = kill_at_s if task.kill_at_s is None else min(task.kill_at_s, kill_at_s)
         self.stopping[key] = task
-        return (_signals(task, SIGTERM) if first and grace_s > 0 else []), []
+        return (_signals(task, task.notice_signal) if first and grace_s > 0 else []), []
 
     def forget(self, key: str, now: float) -> tuple[list[Signal], list[Record]]:
         """Nobody wants it any more. What is alive of it is ended at once; the record goes when that is done."""

@@ -5,6 +5,8 @@ Pure. The names are those that launchers of training jobs set everywhere (RANK, 
 
 from __future__ import annotations
 
+import signal
+
 from headway_agent.shim import search_path
 
 TYPE_CHECKING = False
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from headway_agent.preparing import Prepared
 
 INHERITED = ("HOME", "PATH", "LANG", "USER", "TMPDIR")
-SUBDIRECTORIES = ("work", "checkpoints", "output")
+SUBDIRECTORIES = ("work", "checkpoints", "output", "sdk")
 
 
 def base_env(own: Mapping[str, str]) -> dict[str, str]:
@@ -58,6 +60,9 @@ def launch_of(
             for local in range(ranks)
         ],
     }
+    sign = str((duty.get("progress") or {}).get("notice_signal") or "SIGTERM")
+    if sign != "SIGTERM":
+        launch["notice_signal"] = int(getattr(signal, sign, signal.SIGTERM))
     limits = limits_of(duty)
     return dict(launch, limits=limits) if limits else launch
 
@@ -99,10 +104,15 @@ def _task_env(duty: Mapping[str, Any], task_dir: str, node_gpus: int) -> dict[st
         HEADWAY_NUM_NODES=str(duty.get("nodes") or 1),
         HEADWAY_CHECKPOINT_DIR=f"{task_dir}/checkpoints",
         HEADWAY_OUTPUT_DIR=f"{task_dir}/output",
+        HEADWAY_SDK_DIR=f"{task_dir}/sdk",
+        HEADWAY_NOTICE_FILE=f"{task_dir}/notice.json",
         WORLD_SIZE=str(duty.get("world_size") or ranks),
         LOCAL_WORLD_SIZE=str(ranks),
         NODE_RANK=str(duty.get("node_rank") or 0),
     )
+    resume = duty.get("resume")
+    if resume:
+        env["HEADWAY_RESUME_STEP"] = str(resume["step"])
     return env
 
 
