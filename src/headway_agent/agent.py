@@ -386,7 +386,8 @@ class Agent:
         if not next_call(self.state, now) or now < self.sync_at_s:
             return
         body = sync_body(self.state, self.facts, now, self.flags.get("poll_wait_s", POLL_WAIT_S))
-        seq, limit_s = body["seq"], body["wait_s"] + ANSWER_S_MAX
+        # One lost answer must not cost the lease.
+        seq, limit_s = body["seq"], body["wait_s"] + min(ANSWER_S_MAX, self.state.granted_s / 4 or ANSWER_S_MAX)
         line = next(line for line in self.lines if not line.seq)
         line.seq = seq
         line.courier.ask(

@@ -288,7 +288,7 @@ def to_line(record: Record) -> bytes:
 
 
 def replay(lines: Iterable[bytes]) -> Table:
-    """Read a dead keeper's journal. Tasks whose end was recorded are over; all others that had begun are lost."""
+    """Read a dead keeper's journal. Tasks of which every rank's end was recorded are over; others that began are lost."""
     table = Table()
     for line in lines:
         try:
@@ -298,7 +298,7 @@ def replay(lines: Iterable[bytes]) -> Table:
         _apply(table, record)
     for task in table.tasks.values():
         if task.phase == GOING:
-            task.lost, task.phase = True, OVER
+            task.lost, task.phase = task.ranks_alive, OVER
     return table
 
 

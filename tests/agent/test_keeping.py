@@ -136,6 +136,14 @@ def test_the_journal_tells_what_ended_and_what_was_lost() -> None:
     assert (lost.phase, lost.lost, lost.ranks[0].pid) == ("over", True, 12)
 
 
+def test_a_task_whose_ranks_all_ended_is_not_lost_with_its_keeper() -> None:
+    table = Table()
+    table.lease(1000.0, 1000.0)
+    records = [*add(table, T, 11), table.exited(11, 0, None, False)]  # Its descendants are being ended: not over yet.
+    kept = replay(map(to_line, records)).tasks[T]
+    assert (kept.phase, kept.lost, kept.ranks[0].exit) == ("over", False, [0, None, "", False, ""])
+
+
 def test_a_torn_line_and_forgotten_tasks_are_skipped() -> None:
     table = a_table(11)
     lines = [to_line(record) for record in rewritten(table)]
