@@ -1,7 +1,7 @@
 """Headway: a managed training service. This file knows the version and where the names of the SDK are.
 
-A light copy of it, with headway.training and nothing else, is put in the way of every job on a node; hence Python 3.8, and
-no import that costs anything. Where the whole package is installed beside the copy, its other parts are found as ever.
+A light copy of it, with headway.training and nothing else, is put in the way of every job on a node; hence Python 3.8,
+and no import that costs anything. Where the whole package is installed beside the copy, its other parts are found too.
 """
 
 from __future__ import annotations

@@ -170,6 +170,8 @@ def _differing(told: Any) -> list[str]:
                 lines.append(f"{name}: {_figure(value[0])} → {_figure(value[1])}")
             elif isinstance(value, Mapping):
                 lines += [f"{name}.{line}" for line in _differing(value)]
+            elif isinstance(value, str) and "\n" in value:
+                lines += value.splitlines()
             elif value not in (None, "", [], {}):
                 lines += [f"{name}: {line}" for line in (value if isinstance(value, list) else [str(value)])]
         return lines

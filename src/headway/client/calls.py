@@ -1,0 +1,253 @@
+"""Functions as jobs: `Executor.submit`, `map_array`, `as_completed`, and the decorator `@headway.job`.
+
+A call is pickled by value (cloudpickle, the extra `pickle`), travels as a bundle and comes back as an artifact. The
+other half, which runs in the job, is headway.training.calling.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from headway.client import bundle
+from headway.client.artifacts import choose, fetch
+from headway.client.preparing import take_packing
+from headway.client.script import PASSED_ON
+from headway.client.sdk import Client, JobHandle
+from headway.core.errors import BadInput, HeadwayError, NotFound
+from headway.training import calling
+
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
+
+RUNNER = "run_call.py"
+OUTPUTS = ["output"]
+LOOK_EVERY_S = 0.5
+WORDS = {"timeout": "max_duration", "mem": "memory"}
+
+
+class CallFailed(HeadwayError):
+    """The call raised, or its job ended without a result."""
+
+    kind = "call-failed"
+
+    def __init__(self, message: str, trace: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+class Call(JobHandle, Generic[Value]):
+    """A job that is a call: what it returned can be asked for."""
+
+    def result(self, timeout_s: float | None = None) -> Value:
+        """Wait for what the call returned. What it raised is raised here, with the trace of the job as its cause."""
+        told = self._told(timeout_s)
+        if "error" in told:
+            raise told["error"] from CallFailed(
+                f"in job {self.id}:\n{told.get('trace') or ''}", told.get("trace") or ""
+            )
+        value: Value = told["value"]
+        return value
+
+    def exception(self, timeout_s: float | None = None) -> BaseException | None:
+        """What the call raised, or None."""
+        try:
+            error: BaseException | None = self._told(timeout_s).get("error")
+        except CallFailed as failed:
+            return failed
+        return error
+
+    def done(self) -> bool:
+        return self.wait(0.0) in ("succeeded", "failed", "cancelled")
+
+    def _told(self, timeout_s: float | None) -> dict[str, Any]:
+        state = self.wait(timeout_s)
+        if state not in ("succeeded", "failed", "cancelled"):
+            raise TimeoutError(f"job {self.id} has not ended within {timeout_s:g} s")
+        try:
+            (found,) = [
+                each for each in choose(self.artifacts(), ()) if os.path.basename(each["path"]) == calling.RESULT
+            ]
+        except (ValueError, NotFound):
+            raise CallFailed(f"job {self.id} left no result; it {self.sentence}") from None
+        with tempfile.TemporaryDirectory() as folder:
+            path = fetch(self.client, self.id, found, folder, to=os.path.join(folder, calling.RESULT))
+            _pickler()
+            told: dict[str, Any] = calling.load(path)
+        return told
+
+
+class Executor:
+    """Submits calls as jobs; the wishes (cpus, gpus, retries, timeout, …) hold for all of them."""
+
+    def __init__(self, client: Client | None = None, **wishes: Any) -> None:
+        self._client = client
+        self.wishes = {WORDS.get(name, name): value for name, value in wishes.items()}
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            self._client = Client()
+        return self._client
+
+    def submit(self, function: Callable[..., Value], /, *args: Any, **kwargs: Any) -> Call[Value]:
+        """Call the function in a job of its own."""
+        (made,) = self._submit(function, [(args, kwargs)])
+        return made
+
+    def map_array(self, function: Callable[..., Value], /, *columns: Iterable[Any]) -> list[Call[Value]]:
+        """One job per element, as `map` would call it; all are submitted in one request, all or none."""
+        rows: list[tuple[tuple[Any, ...], dict[str, Any]]] = [(row, {}) for row in zip(*columns, strict=False)]
+        return self._submit(function, rows) if rows else []
+
+    def _submit(
+        self, function: Callable[..., Value], calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
+    ) -> list[Call[Value]]:
+        wishes = dict(self.wishes)
+        packing = take_packing(wishes)
+        if packing.bundle is not None or wishes.get("bundle"):
+            raise BadInput("bundle: a call travels as a bundle of its own", "leave it out")
+        with tempfile.TemporaryDirectory() as folder:
+            made = _pack(Path(folder), function, calls)
+            self.client.send_bundle(made)
+        raws = [self._described(function, made.digest, number, wishes) for number in range(len(calls))]
+        if packing.environment is not None:
+            raise BadInput("environment: calls run with an interpreter of the same version", "give python= instead")
+        ids = self.client.submit_many(raws)
+        return [Call(self.client, {"id": each, "state": "queued", "name": raws[0]["name"]}) for each in ids]
+
+    def _described(self, function: Any, digest: str, number: int, wishes: dict[str, Any]) -> dict[str, Any]:
+        given = dict(wishes)
+        shared = bool(self.client.resolved.settings.server_url)
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        python = given.pop("python", None) or (version if shared else sys.executable)
+        resources = {key: given.pop(key) for key in ("cpus", "memory", "gpus") if given.get(key) is not None}
+        env = self.client.env
+        passed = {} if shared else {name: env[name] for name in PASSED_ON if env.get(name)} | _search_path()
+        return {
+            "name": _name(function),
+            **given,
+            "command": [python, RUNNER, f"calls/{number}.pkl"],
+            "bundle": digest,
+            "outputs": [*(given.get("outputs") or []), *OUTPUTS],
+            "env": {**passed, **(given.get("env") or {})},
+            **({"resources": {**(given.get("resources") or {}), **resources}} if resources else {}),
+        }
+
+
+def _pack(folder: Path, function: Any, calls: Sequence[Any]) -> bundle.Bundle:
+    """A bundle with the calls, the runner, and the pickler that the runner needs."""
+    pickler = _pickler()
+    _by_value(pickler, function)
+    (folder / "calls").mkdir()
+    for number, (args, kwargs) in enumerate(calls):
+        content = pickler.dumps((function, args, kwargs))
+        (folder / f"calls/{number}.pkl").write_bytes(calling.head() + content)
+    (folder / RUNNER).write_bytes(Path(calling.__file__).read_bytes())
+    (folder / "cloudpickle").mkdir()
+    for source in Path(pickler.__file__).parent.glob("*.py"):
+        (folder / "cloudpickle" / source.name).write_bytes(source.read_bytes())
+    files = []
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        content = path.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        name = path.relative_to(folder).as_posix()
+        files.append({"path": name, "sha256": digest, "size": len(content), "mode": 0o644})
+    return bundle.made_of(files, str(folder))
+
+
+def _pickler() -> Any:
+    try:
+        import cloudpickle
+    except ImportError:
+        raise BadInput("calls need cloudpickle", "pip install headway[pickle]") from None
+    return cloudpickle
+
+
+def _by_value(pickler: Any, function: Any) -> None:
+    """Pickle the function's own module by value, unless it is installed: the node does not have the file."""
+    inner = getattr(function, "__wrapped__", function)
+    module = sys.modules.get(getattr(inner, "__module__", None) or type(inner).__module__)
+    file = getattr(module, "__file__", None)
+    if module is None or file is None or module.__name__ == "__main__":
+        return
+    paths = sysconfig.get_paths()
+    installed = tuple(os.path.realpath(paths[name]) + os.sep for name in ("stdlib", "purelib", "platlib"))
+    if not os.path.realpath(file).startswith(installed):
+        pickler.register_pickle_by_value(module)
+
+
+def _search_path() -> dict[str, str]:
+    """The caller's own places for modules, for what is pickled by name."""
+    known = os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix)
+    own = [os.path.abspath(each) for each in sys.path if each != "" or os.getcwd()]
+    found = [each for each in own if os.path.isdir(each) and not os.path.realpath(each).startswith(known)]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(found))} if found else {}
+
+
+def _name(function: Any) -> str:
+    import re
+
+    told = getattr(function, "__name__", None) or type(function).__name__
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", told).strip("-_")[:40] or "call"
+
+
+def as_completed(jobs: Iterable[JobHandle], timeout_s: float | None = None) -> Iterator[Any]:
+    """Yield jobs as they end; TimeoutError when the time is up and some have not."""
+    give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
+    left = list(dict.fromkeys(jobs))
+    while left:
+        for job in list(left):
+            # The first one left is waited for; the rest are only looked at.
+            pause_s = LOOK_EVERY_S if job is left[0] else 0.0
+            if job.wait(pause_s) in ("succeeded", "failed", "cancelled"):
+                left.remove(job)
+                yield job
+        if left and give_up_at is not None and time.monotonic() >= give_up_at:
+            raise TimeoutError(f"{len(left)} of the jobs have not ended within {timeout_s:g} s")
+
+
+class RemoteFunction(Generic[Arguments, Value]):
+    """A function that can be called as a job. Called as it is, it runs here."""
+
+    def __init__(self, function: Callable[Arguments, Value], wishes: dict[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._wishes = wishes
+
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        return self._function(*args, **kwargs)
+
+    def local(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        """Call it here and now."""
+        return self._function(*args, **kwargs)
+
+    def spawn(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Call[Value]:
+        """Submit the call and return its job."""
+        return Executor(**self._wishes).submit(self._function, *args, **kwargs)
+
+    def remote(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        """Submit the call and wait for what it returns."""
+        return self.spawn(*args, **kwargs).result()
+
+    def map(self, *columns: Iterable[Any]) -> Iterator[Value]:
+        """One job per element; yields what they return, in order."""
+        for made in Executor(**self._wishes).map_array(self._function, *columns):
+            yield made.result()
+
+
+def job(
+    function: Callable[Arguments, Value] | None = None, **wishes: Any
+) -> RemoteFunction[Arguments, Value] | Callable[[Callable[Arguments, Value]], RemoteFunction[Arguments, Value]]:
+    """Make a function callable as a job: `@headway.job(gpus=1, retries=3, timeout="6h")`."""
+    if function is not None:
+        return RemoteFunction(function, wishes)
+    return lambda found: RemoteFunction(found, wishes)
