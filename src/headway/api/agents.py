@@ -9,11 +9,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from headway.api.documents import ANY, RAW, body
-from headway.api.reading import read_body, read_object
+from headway.api.reading import read_object
 from headway.api.services import Services, settled
-from headway.core.errors import BadInput, NotAllowed
+from headway.api.transfer import ranged, received
+from headway.core.errors import BadInput, NotAllowed, NotFound
+from headway.storage.protocol import check_key
 
-OBJECT_BYTES_MAX = 64 * 2**20
+OBJECT_BYTES_MAX = 4 * 2**30 + 2**20  # An artifact above 4 GiB comes in numbered parts.
+READABLE = ("jobs/", "logs/", "bundles/")
 
 
 def routes(services: Services) -> APIRouter:
@@ -40,10 +43,27 @@ def routes(services: Services) -> APIRouter:
     @router.put("/agent/objects/{key:path}", status_code=204)
     async def put_object(key: str, request: Request) -> Response:
         """Keep an object for an agent that is not on the server's own host."""
-        if not key.startswith("logs/"):
-            raise NotAllowed(f'an agent may not write "{key[:80]}"')
-        data = await read_body(request, OBJECT_BYTES_MAX)
-        await run_in_threadpool(services.storage.put, key, data)
+        if not key.startswith("logs/") and not _of_living(services, check_key(key)):
+            raise NotAllowed(f'an agent may not write "{key[:80]}"', "only logs, and what belongs to a living attempt")
+        async with received(request, services.storage, OBJECT_BYTES_MAX) as draft:
+            await run_in_threadpool(draft.put, services.storage, key)
         return Response(status_code=204)
 
+    @router.get("/agent/objects/{key:path}", responses=RAW)
+    async def get_object(key: str, request: Request) -> Response:
+        """An object, or a range of it."""
+        if not key.startswith(READABLE):
+            raise NotAllowed(f'an agent may not read "{key[:80]}"')
+        size = await run_in_threadpool(services.storage.size, key)
+        if size is None:
+            raise NotFound(f'storage has no object "{key[:200]}"')
+        return ranged(request, size, lambda start, end: services.storage.get(key, start, end))
+
     return router
+
+
+def _of_living(services: Services, key: str) -> bool:
+    """Whether a key lies in the folder of an attempt that goes on: the fence for objects."""
+    top, job, attempt, *rest = [*key.split("/"), "", "", ""]
+    held = services.control.cycle.book.active.get(job)
+    return top == "jobs" and bool(rest[0]) and held is not None and attempt == str(held.number) and bool(held.alive)

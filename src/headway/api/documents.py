@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from headway.core.causes import TABLE
+from headway.core.checkpoints import HOW
 from headway.core.events import KINDS
 from headway.core.model import State
+from headway.core.progress_spec import ACTIONS, ENVIRONMENTS, SIGNALS
 from headway.core.spec import KEYS, RESOURCE_KEYS
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
+ANYTHING: Schema = {"type": "object"}
 NUMBER: Schema = {"type": "number"}
 WHOLE: Schema = {"type": "integer"}
 TIME: Schema = {"type": ["number", "null"], "description": "seconds since 1970"}
@@ -42,6 +45,18 @@ _KINDS: dict[str, Schema] = {
     "grace": AMOUNT,
     "log_max": AMOUNT,
     "streams": {"enum": ["merged", "split"]},
+    "environment": obj(("kind",), kind={"enum": list(ENVIRONMENTS)}, path=TEXT, digest=TEXT),
+    "inputs": {"type": "object", "additionalProperties": {"anyOf": [TEXT, obj(("url",), url=TEXT, sha256=TEXT)]}},
+    "volumes": {"type": "object", "additionalProperties": TEXT},
+    "params": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+    "seed": {"type": ["integer", "null"], "minimum": 0},
+    "checkpoint": obj(keep_last=WHOLE, keep_best={"type": ["object", "null"]}, marker=TEXT, settle=AMOUNT),
+    "outputs": array(TEXT),
+    "notice": obj(signal={"enum": list(SIGNALS)}, grace=AMOUNT),
+    "retry": obj(max=WHOLE, on_exit_codes=array(WHOLE), capacity_max=WHOLE, platform_max=WHOLE),
+    "log_policies": array(obj(("pattern", "label"), pattern=TEXT, label=TEXT, action={"enum": list(ACTIONS)})),
+    "limits": obj(open_files=WHOLE, output=AMOUNT, stalled_after=AMOUNT, pending=AMOUNT, pin_cpus={"type": "boolean"}),
+    "resume_from": obj(("job",), job=TEXT, step={"type": ["integer", "null"]}),
 }
 SPEC: Schema = {
     **obj(("command",), **{key: {**_KINDS.get(key, TEXT), "description": says} for key, says in KEYS.items()}),
@@ -71,7 +86,28 @@ SUMMARY: Schema = obj(
     ended_at=TIME,
     tags={"type": "object"},
 )
-_DETAIL: Schema = {"allOf": [SUMMARY, obj(spec=SPEC, attempts=array({"type": "object"}), hint=TEXT)]}
+LOSS: Schema = obj(steps=WHOLE, seconds=NUMBER, money={"type": ["number", "null"]})
+CHECKPOINT: Schema = obj(
+    ("step", "attempt"),
+    step=WHOLE,
+    attempt=WHOLE,
+    how={"enum": list(HOW)},
+    bytes=WHOLE,
+    files=WHOLE,
+    at=TIME,
+    metrics={"type": "object"},
+    complete={"type": "boolean"},
+    pinned={"type": "boolean"},
+    state={"enum": ["committed", "set_aside"]},
+    resumable={"type": "boolean"},
+)
+_PROGRESS: Schema = obj(
+    seed=WHOLE,
+    checkpoint={"anyOf": [CHECKPOINT, {"type": "null"}]},
+    account=obj(total=LOSS, by_cause={"type": "object", "additionalProperties": LOSS}, attempts=array(LOSS)),
+    artifacts=obj(files=WHOLE, bytes=WHOLE),
+)
+_DETAIL: Schema = {"allOf": [SUMMARY, obj(spec=SPEC, attempts=array({"type": "object"}), hint=TEXT), _PROGRESS]}
 EVENT: Schema = obj(
     ("seq", "kind", "at"),
     seq=WHOLE,
@@ -108,3 +144,15 @@ EVENTS = answers(200, obj(events=array(EVENT), last=WHOLE), "events, oldest firs
 STREAM = answers(200, EVENT, "one message per event: `id` its number, `event` its kind", "text/event-stream")
 RAW = answers(200, {"type": "string", "format": "binary"}, "bytes", "application/octet-stream")
 ANY = answers(200, {"type": "object"}, "the answer")
+
+_GROUPS = ("code", "environment", "params", "spec", "hardware", "results")
+_ARTIFACT: Schema = obj(attempt=WHOLE, task=WHOLE, path=TEXT, size=WHOLE, sha256=TEXT, at=TIME)
+CHECKPOINTS = answers(200, obj(checkpoints=array(CHECKPOINT)), "the checkpoints, the best to resume from first")
+ARTIFACTS = answers(200, obj(artifacts=array(_ARTIFACT)), "the files")
+DIFFERENCE = answers(200, obj((), **dict.fromkeys(_GROUPS, ANYTHING)), "what differs, by group")
+MISSING = answers(200, obj(missing=array(TEXT)), "the contents that are not here")
+PIN = body(obj(pinned={"type": "boolean"}))
+FORK = body(obj(step={"type": ["integer", "null"]}, set={"type": "object"}, key=TEXT))
+RERUN = body(obj(key=TEXT))
+WANTED = body(obj(("files",), files=array(TEXT)))
+BUNDLE = body(obj(("files",), files=array({"type": "object"}), git={"type": ["object", "null"]}))

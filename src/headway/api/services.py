@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from headway.control.bundles import Shelf
 from headway.control.commands import Command
 from headway.control.cycle import Published
+from headway.control.progress_views import price_of
 from headway.control.thread import ControlThread
+from headway.core.account import Price
 from headway.core.model import JobId
 from headway.settings import Settings
 from headway.storage.protocol import Storage
@@ -110,6 +114,14 @@ class Services:
     now: Callable[[], float]
     mono: Callable[[], float]
     about: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def shelf(self) -> Shelf:
+        return Shelf(self.store, self.storage, self.control)
+
+    def price(self) -> Price:
+        """What a second of an attempt costs, as the pools say."""
+        return price_of(self.control.cycle.book.house.pools, lambda: {node.id: node.pool for node in self.store.nodes()})
 
     async def do(self, command: Command) -> Any:
         """Have a command done and saved."""

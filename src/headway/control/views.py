@@ -12,7 +12,9 @@ from itertools import groupby
 from typing import Any
 
 from headway.control.logs import stream_of
+from headway.control.progress_views import progress_of, show_loss
 from headway.core import explain
+from headway.core.account import Price, loss_of, no_price
 from headway.core.errors import Conflict, NotFound
 from headway.core.events import Event
 from headway.core.model import Attempt, Job, State
@@ -69,12 +71,14 @@ def summary(job: Job, sentence: str = "", now: float = 0.0) -> dict[str, Any]:
     }
 
 
-def detail(store: Store, job: Job, sentence: str = "", now: float = 0.0) -> dict[str, Any]:
+def detail(store: Store, job: Job, sentence: str = "", now: float = 0.0, price: Price = no_price) -> dict[str, Any]:
     ranges = store.logs(job.id)
+    attempts = store.attempts(job.id)
     return {
         **summary(job, sentence, now),
         "spec": show_spec(job.spec),
-        "attempts": [show_attempt(attempt) for attempt in store.attempts(job.id)],
+        **progress_of(store, job, attempts, price),
+        "attempts": [show_attempt(attempt, price) for attempt in attempts],
         "retries": asdict(job.retries),
         "hint": explain.hint_for(job) if job.state in (State.FAILED, State.CANCELLED) else "",
         "retry_of": job.retry_of,
@@ -82,7 +86,8 @@ def detail(store: Store, job: Job, sentence: str = "", now: float = 0.0) -> dict
     }
 
 
-def show_attempt(attempt: Attempt) -> dict[str, Any]:
+def show_attempt(attempt: Attempt, price: Price = no_price) -> dict[str, Any]:
+    loss = show_loss(loss_of(attempt, price))
     return {
         "number": attempt.number,
         "placed_at": attempt.placed_at,
@@ -95,6 +100,8 @@ def show_attempt(attempt: Attempt) -> dict[str, Any]:
         "resumed_step": attempt.resumed_step,
         "seen_step": attempt.seen_step,
         "committed_step": attempt.committed_step,
+        "committed_at": attempt.committed_at,
+        **{f"{what}_lost": amount for what, amount in loss.items()},
         "tasks": [
             {
                 "index": task.index,

@@ -1,0 +1,67 @@
+"""Code over HTTP: which contents are known, uploading the rest, and the manifest that makes them a bundle."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from headway.api.documents import ANY, BUNDLE, MISSING, WANTED
+from headway.api.reading import read_object
+from headway.api.services import Services
+from headway.api.transfer import received
+from headway.core.bundles import read_manifest
+from headway.core.errors import BadInput
+from headway.core.fields import check_keys
+from headway.core.progress_spec import DIGEST
+
+FILE_BYTES_MAX = 64 * 2**30
+ASKED_MAX = 100_000
+
+
+def routes(services: Services) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["bundles"])
+
+    @router.post("/bundles/missing", openapi_extra=WANTED, responses=MISSING)
+    async def missing(request: Request) -> Response:
+        """Which of these contents the server does not have."""
+        body = await read_object(request, services.settings.request_bytes_max)
+        check_keys(body, {"files": ""}, "request")
+        asked = body.get("files")
+        if not isinstance(asked, list) or len(asked) > ASKED_MAX:
+            raise BadInput(f"files: expected a list of at most {ASKED_MAX:,} sha256")
+        for sha256 in asked:
+            _check(sha256)
+        return JSONResponse({"missing": await run_in_threadpool(services.shelf.missing, asked)})
+
+    @router.put("/bundles/files/{sha256}", status_code=204)
+    async def put_file(sha256: str, request: Request) -> Response:
+        """Upload one content. It must have the hash that it is named by."""
+        _check(sha256)
+        async with received(request, services.storage, FILE_BYTES_MAX) as draft:
+            if draft.sha256 != sha256:
+                raise BadInput(f"the content has the sha256 {draft.sha256}, not {sha256}", "it changed on its way")
+            await run_in_threadpool(services.shelf.take, sha256, lambda key: draft.put(services.storage, key))
+        return Response(status_code=204)
+
+    @router.put("/bundles/{digest}", status_code=201, openapi_extra=BUNDLE, responses=ANY)
+    async def put_bundle(digest: str, request: Request) -> Response:
+        """Make a bundle of contents that are here. The same bundle again changes nothing."""
+        manifest = read_manifest(await read_object(request, services.settings.request_bytes_max))
+        if manifest.digest != digest:
+            raise BadInput(f"the files have the digest {manifest.digest}, not {digest[:64]}")
+        await run_in_threadpool(services.shelf.complete, manifest)
+        return JSONResponse({"digest": digest, "files": len(manifest.files), "bytes": manifest.size_bytes}, 201)
+
+    @router.get("/bundles/{digest}", responses=ANY)
+    async def bundle(digest: str) -> Response:
+        """What a bundle consists of, and what git said of it."""
+        _check(digest)
+        return JSONResponse(await run_in_threadpool(services.shelf.manifest, digest))
+
+    return router
+
+
+def _check(sha256: object) -> None:
+    if not isinstance(sha256, str) or not DIGEST.fullmatch(sha256):
+        raise BadInput(f'"{str(sha256)[:80]}" is not a sha256', "64 hexadecimal digits in small letters")
