@@ -299,10 +299,8 @@ class Policy:
     preemption: bool = False  # Whether a more important job may end less important ones.
     preemptions_most: int = 3  # How often one job may be preempted.
     bonus_per_hour: float = 2.7  # What an hour of age counts in `throughput`.
-    service_steps: tuple[float, ...] = (
-        3600.0,
-        36000.0,
-    )  # `las`: GPU-seconds (or CPU-seconds) after which a job steps down.
+    # `las`: after how many GPU-seconds (of CPU jobs: CPU-seconds) a job steps down to the next level.
+    service_steps: tuple[float, ...] = (1800.0, 18000.0)
 
 
 def task_key(job: JobId, attempt: int, index: int) -> str:

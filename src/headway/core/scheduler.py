@@ -1,23 +1,37 @@
-"""Which waiting job gets which places: first by priority, then by age; a gang whole or not at all.
+"""Which waiting job gets which places, who makes room for whom, and who waits in vain: `plan`.
 
-`View` is what the scheduler sees: queued jobs by shape, nodes with their free room. It is kept by deltas (`saw`), and
-equals a view rebuilt from all jobs. `plan` reads it and says what to place; it places nothing itself.
+In order until somebody does not fit; he gets a reservation (backfill.py), perhaps by preemption (preemption.py); others
+may start where that delays nobody, shortest first. The plan is data; the caller carries it out.
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from headway.core.fit import Room, could_ever_fit, empty_room, lacks
+from headway.core.backfill import Leaving, Reservation, Reservations, reserve
+from headway.core.fit import Need, Room
 from headway.core.lifecycle import Seat
-from headway.core.model import Job, JobId, Node, NodeId, Resources, State
-from headway.core.spec import JobSpec
+from headway.core.model import JobId, NodeId, Resources
+from headway.core.order import Key, Lane, Order, Rank
+from headway.core.preemption import make_room
+from headway.core.rooms import FREE, Barred, Shelf, find_seats
+from headway.core.shares import Counter, Short
+from headway.core.view import View, view_of
+from headway.core.waiting import Waiting, why_all_waiting, why_waiting
 
-Rank = tuple[int, int, JobId]  # Smaller goes first.
-Shape = tuple[object, ...]
+__all__ = [
+    "Never",
+    "Placement",
+    "Plan",
+    "Preemption",
+    "View",
+    "Waiting",
+    "plan",
+    "view_of",
+    "why_all_waiting",
+    "why_waiting",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,213 +41,250 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    placements: tuple[Placement, ...]
+class Preemption:
+    """A job that is to end and be queued again, so that another may start."""
 
-
-def rank_of(job: Job) -> Rank:
-    return (-job.spec.priority, job.seq, job.id)
-
-
-def shape_of(job: Job) -> Shape:
-    """Jobs of one shape fit in the same places: when one does not fit, none of the others does."""
-    spec = job.spec
-    return (spec.pool, spec.nodes, spec.resources, job.avoid)
-
-
-@dataclass
-class View:
-    """Queued jobs and free room, indexed so that the cost of a plan grows with what it places."""
-
-    rooms: dict[NodeId, Room] = field(default_factory=dict)
-    queued: dict[JobId, Job] = field(default_factory=dict)
-    backing_off: dict[JobId, Job] = field(default_factory=dict)
-    _heaps: dict[Shape, list[Rank]] = field(default_factory=dict)
-    _held: dict[NodeId, dict[tuple[JobId, int], tuple[Resources, tuple[int, ...]]]] = field(default_factory=dict)
-
-    def saw(self, before: Job | None, after: Job | None) -> None:
-        """Take over one change of one job."""
-        if before is not None:
-            self._leave(before)
-        if after is not None:
-            self._enter(after)
-
-    def saw_node(self, node: Node, open_: bool = True, because: str = "") -> None:
-        """Take over a node that joined or changed. What is held there keeps its room."""
-        room = replace(empty_room(node), open=open_, closed_because=because)
-        for wants, gpus in self._held.get(node.id, {}).values():
-            room = room.without(wants, gpus)
-        self.rooms[node.id] = room
-
-    def lost_node(self, node: NodeId) -> None:
-        self.rooms.pop(node, None)
-
-    def wake(self, now: float) -> None:
-        """Let jobs whose pause is over wait in the queue again."""
-        due = [job for job in self.backing_off.values() if job.not_before <= now]
-        for job in due:
-            del self.backing_off[job.id]
-            self._queue(job)
-
-    def next_wake(self) -> float | None:
-        return min((job.not_before for job in self.backing_off.values()), default=None)
-
-    def _enter(self, job: Job) -> None:
-        if job.state is State.QUEUED:
-            if job.not_before > 0.0:
-                self.backing_off[job.id] = job
-            else:
-                self._queue(job)
-            return
-        for task in job.alive:
-            wants = job.spec.resources
-            self._held.setdefault(task.node, {})[(job.id, task.index)] = (wants, task.gpus)
-            room = self.rooms.get(task.node)
-            if room is not None:
-                self.rooms[task.node] = room.without(wants, task.gpus)
-
-    def _leave(self, job: Job) -> None:
-        self.queued.pop(job.id, None)
-        self.backing_off.pop(job.id, None)
-        for task in job.alive:
-            self._held[task.node].pop((job.id, task.index), None)
-            room = self.rooms.get(task.node)
-            if room is not None:
-                self.rooms[task.node] = room.give_back(job.spec.resources, task.gpus)
-
-    def _queue(self, job: Job) -> None:
-        self.queued[job.id] = job
-        heapq.heappush(self._heaps.setdefault(shape_of(job), []), rank_of(job))
-
-    def head(self, shape: Shape) -> Job | None:
-        """The first job of a shape. Ranks of jobs that left are dropped on the way."""
-        heap = self._heaps[shape]
-        while heap:
-            job = self.queued.get(heap[0][2])
-            if job is not None and rank_of(job) == heap[0] and shape_of(job) == shape:
-                return job
-            heapq.heappop(heap)
-        del self._heaps[shape]
-        return None
-
-    def pop(self, shape: Shape) -> None:
-        """Take the first job of a shape out. It stands there twice if it has left and come back meanwhile."""
-        heap = self._heaps[shape]
-        first = heap[0]
-        while heap and heap[0] == first:
-            heapq.heappop(heap)
-
-    def shapes(self) -> list[Shape]:
-        return list(self._heaps)
-
-    def restore(self, shape: Shape, job: Job) -> None:
-        heapq.heappush(self._heaps.setdefault(shape, []), rank_of(job))
-
-
-def view_of(jobs: Iterable[Job], nodes: Iterable[Node]) -> View:
-    """A view built from nothing: what the one kept by deltas must equal."""
-    view = View()
-    for node in nodes:
-        view.saw_node(node)
-    for job in jobs:
-        view.saw(None, job)
-    return view
-
-
-def plan(view: View, now: float, placements_most: int = 1000) -> Plan:
-    """Say which waiting jobs can be placed where, now. The caller saves them; the view itself stays as it was."""
-    view.wake(now)
-    rooms = dict(view.rooms)
-    order = sorted(rooms)  # By name, not by when they joined: a rebuilt view must give the same plan.
-    heads = [(rank_of(job), shape) for shape in view.shapes() if (job := view.head(shape))]
-    heapq.heapify(heads)
-    placed: list[tuple[Shape, Job, Placement]] = []
-    start: dict[Shape, int] = {}
-    while heads and len(placed) < placements_most:
-        _, shape = heapq.heappop(heads)
-        job = view.head(shape)
-        if job is None:
-            continue
-        seats = _seats(job, rooms, order, start)
-        if seats is None:
-            continue  # Nor does any other job of this shape fit, so the shape leaves this plan.
-        placed.append((shape, job, Placement(job.id, seats)))
-        view.pop(shape)
-        follower = view.head(shape)
-        if follower is not None:
-            heapq.heappush(heads, (rank_of(follower), shape))
-    for shape, job, _ in placed:
-        view.restore(shape, job)
-    return Plan(tuple(placement for _, _, placement in placed))
-
-
-def _seats(
-    job: Job, rooms: dict[NodeId, Room], order: list[NodeId], start: dict[Shape, int]
-) -> tuple[Seat, ...] | None:
-    """First fit over the nodes, in their order; nodes that lost this job before come last."""
-    spec = job.spec
-    shape = shape_of(job)
-    first = start.get(shape, 0)
-    found: list[Seat] = []
-    for avoided in (False, True):
-        for position in range(first if not avoided else 0, len(order)):
-            node = order[position]
-            if (node in job.avoid) is not avoided or lacks(spec, rooms[node]):
-                continue
-            if not found and not avoided:
-                # Rooms only shrink within one plan: what was too small for this shape stays too small.
-                start[shape] = position
-            found.append(Seat(node))
-            if len(found) == spec.nodes:
-                return tuple(_take(spec, rooms, seat.node) for seat in found)
-    return None
-
-
-def _take(spec: JobSpec, rooms: dict[NodeId, Room], node: NodeId) -> Seat:
-    rooms[node], gpus = rooms[node].take(spec.resources)
-    return Seat(node, gpus)
+    job: JobId
+    for_whom: JobId
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Why a job waits, as counted evidence; explain.py makes the sentence."""
+class Never:
+    """A waiting job whose time can never come."""
 
-    backing_off_s: float = 0.0
-    ahead: int = 0
-    nodes_wanted: int = 1
-    nodes_fitting: int = 0
-    lacks: tuple[tuple[str, int], ...] = ()  # What is missing, on how many nodes; most frequent first.
-    never: bool = False  # Not even empty nodes would do.
-    no_nodes: bool = False
+    job: JobId
+    detail: str
 
 
-def why_waiting(job: Job, view: View, now: float, ahead: int | None = None) -> Waiting:
-    """Gather the evidence for one waiting job."""
-    if job.not_before > now:
-        return Waiting(backing_off_s=job.not_before - now)
-    if not view.rooms:
-        return Waiting(no_nodes=True, nodes_wanted=job.spec.nodes)
-    if ahead is None:
-        rank = rank_of(job)
-        ahead = sum(rank_of(other) < rank for other in view.queued.values())
-    counts: dict[str, int] = {}
-    for room in view.rooms.values():
-        phrase = lacks(job.spec, room)
-        if phrase.endswith("in use") and not could_ever_fit(job.spec, room.node.granted):
-            phrase = "too small"
-        counts[phrase] = counts.get(phrase, 0) + 1
-    fitting = counts.pop("", 0)
-    never = sum(could_ever_fit(job.spec, room.node.granted) for room in view.rooms.values()) < job.spec.nodes
-    return Waiting(
-        ahead=ahead,
-        nodes_wanted=job.spec.nodes,
-        nodes_fitting=fitting,
-        lacks=tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
-        never=never,
-    )
+@dataclass(frozen=True, slots=True)
+class Plan:
+    placements: tuple[Placement, ...]
+    preemptions: tuple[Preemption, ...] = ()
+    never: tuple[Never, ...] = ()
 
 
-def why_all_waiting(jobs: Iterable[Job], view: View, now: float) -> dict[JobId, Waiting]:
-    """The evidence for many: the queue is sorted once."""
-    ranks = sorted(map(rank_of, view.queued.values()))
-    return {job.id: why_waiting(job, view, now, bisect_left(ranks, rank_of(job))) for job in jobs}
+def plan(view: View, now: float, placements_most: int = 1000) -> Plan:
+    """Say which waiting jobs can be placed where, now. The caller saves it; the view itself stays as it was."""
+    view.wake(now)
+    never = tuple(Never(job, detail) for job, detail in sorted(view.dependencies.never.items()) if job in view.blocked)
+    if not view.lanes:
+        return Plan((), (), never)
+    trial = Trial(view, now, placements_most)
+    try:
+        trial.in_order()
+        trial.backfill()
+        trial.borrow()
+    finally:
+        trial.undo()
+    return Plan(tuple(trial.placements), tuple(trial.preemptions), never)
+
+
+class Trial:
+    """One plan in the making: it takes room in the view, and puts everything back in the end."""
+
+    def __init__(self, view: View, now: float, placements_most: int) -> None:
+        self.view = view
+        self.now = now
+        self.order: Order = view.order(now)
+        self.most = placements_most
+        self.placements: list[Placement] = []
+        self.preemptions: list[Preemption] = []
+        self.kept = Reservations()
+        self._next: dict[int, int] = {}  # By lane: how many of it are placed.
+        self._rooms_before: dict[NodeId, Room] = {}
+        self._taken: dict[NodeId, list[Leaving]] = {}  # What this plan has placed so far.
+        self._counted: list[Lane] = []
+        self._licences: dict[str, int] = {}
+        self._full: set[Counter | str] = set()  # Counters at which somebody waits already; those behind him wait too.
+        self._misfits: set[Need] = set()
+        self._waiting: set[Shelf] = set()  # Shelves for which somebody waits with a reservation.
+        self._borrowers: dict[int, Lane] = {}
+        self._ends: dict[JobId, float] = {}
+
+    # --- the three passes ---
+
+    def in_order(self) -> None:
+        """Place in order, until each kind of node has somebody who waits for it."""
+        lanes = self.view.lanes
+        first = [(rank, lane) for lane in lanes.values() if (rank := self._rank(lane)) is not None]
+        heap: list[tuple[Rank, int, Lane]] = [(rank, id(lane), lane) for rank, lane in first]
+        heapq.heapify(heap)
+        shelves = len(self.view.free.shelves)
+        while heap and len(self.placements) < self.most and len(self._waiting) < shelves:
+            rank, _, lane = heap[0]
+            need = lane.name.need
+            if need in self._misfits or not self._waiting.isdisjoint(self.view.free.suited(need)):
+                heapq.heappop(heap)
+                continue
+            key = rank[4]
+            barred = self.kept.barred(need, self._ends_at(lane)) if self.kept.made else FREE
+            if not self._counts(lane) or not self._place(lane, key, barred):
+                heapq.heappop(heap)
+                if need in self._misfits:
+                    self._keep_places(lane, key, rank)
+                continue
+            again = self._rank(lane)
+            if again is None:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (again, id(lane), lane))
+
+    def backfill(self) -> None:
+        """Place whom nobody before him would miss: by priority, then the shortest first."""
+        if not self._waiting or not self.view.policy.backfill_depth:
+            return
+        heap = []
+        for need, lanes in self.view.by_need.items():
+            if need in self._misfits:
+                continue
+            heap += [entry for lane in lanes.values() if (entry := self._candidate(lane)) is not None]
+        self._fill(heap, borrowing=False)
+
+    def borrow(self) -> None:
+        """Place beyond quotas what nobody within his own wants."""
+        heap = [entry for lane in self._borrowers.values() if (entry := self._candidate(lane)) is not None]
+        self._fill(heap, borrowing=True)
+
+    # --- placing ---
+
+    def _fill(self, heap: list[tuple[tuple[int, int, float], Key, int, Lane]], borrowing: bool) -> None:
+        heapq.heapify(heap)
+        tries = self.view.policy.backfill_depth
+        while heap and tries > 0 and len(self.placements) < self.most:
+            _, key, _, lane = heapq.heappop(heap)
+            need = lane.name.need
+            if need in self._misfits or not self._counts(lane, borrowing):
+                continue
+            barred = self.kept.barred(need, self._ends_at(lane))
+            if self._place(lane, key, barred):
+                again = self._candidate(lane)
+                if again is not None:
+                    heapq.heappush(heap, again)
+            else:
+                tries -= 1
+
+    def _candidate(self, lane: Lane) -> tuple[tuple[int, int, float], Key, int, Lane] | None:
+        key = lane.at(self._next.get(id(lane), 0))
+        if key is None:
+            return None
+        name = lane.name
+        urgency = (-self.order.queue(name.queue).priority, -name.priority, self.order.estimate_s(name.length))
+        return urgency, key, id(lane), lane
+
+    def _rank(self, lane: Lane) -> Rank | None:
+        key = lane.at(self._next.get(id(lane), 0))
+        if key is None:
+            return None
+        return self.order.rank(lane.name, key, self.view.queued[key[2]].submitted_at)
+
+    def _ends_at(self, lane: Lane) -> float:
+        return self.now + self.order.estimate_s(lane.name.length)
+
+    def _place(self, lane: Lane, key: Key, barred: Barred) -> bool:
+        """Take places for the next job of a lane. Where it does not fit although no node is barred, none alike does."""
+        view, name = self.view, lane.name
+        need = name.need
+        nodes = find_seats(view.free, need, barred, self.now, name.length.limit_s)
+        if nodes is None:
+            if not barred.names:
+                self._misfits.add(need)
+            return False
+        wants = Resources(need.cpus, need.memory_bytes, need.gpus)
+        ends_at = self._ends_at(lane)
+        seats = []
+        for node in nodes:
+            self._rooms_before.setdefault(node, view.rooms[node])
+            if self.kept.made:
+                self.kept.took(node, need, ends_at)
+            seats.append(Seat(node, view.free.take(node, wants)))
+            self._taken.setdefault(node, []).append((ends_at, need.cpus, need.memory_bytes, need.gpus))
+        self._next[id(lane)] = self._next.get(id(lane), 0) + 1
+        self._count(lane)
+        self.placements.append(Placement(key[2], tuple(seats)))
+        return True
+
+    # --- quotas and licences ---
+
+    def _counts(self, lane: Lane, borrowing: bool = False) -> bool:
+        """Whether quotas and licences allow one more of this lane. The first who must wait there holds up others."""
+        if not lane.counters and not lane.name.licences:
+            return True
+        if not self._licensed(lane):
+            return False
+        if borrowing or not lane.counters:
+            return True
+        queue = self.order.queue(lane.name.queue)
+        if any(counter in self._full for counter in lane.counters):
+            short: tuple[Counter, Short] | None = None
+        else:
+            short = self.view.counted.short(queue, lane.counters, lane.amounts)
+            if short is None:
+                return True
+            if not short[1].never:
+                self._full.add(short[0])
+        if queue.borrow:
+            self._borrowers[id(lane)] = lane
+        return False
+
+    def _licensed(self, lane: Lane) -> bool:
+        for name, count in lane.name.licences:
+            have = self.view.licences.get(name, 0)
+            if name in self._full:
+                return False
+            if self.view.licences_held.get(name, 0) + self._licences.get(name, 0) + count > have:
+                if count <= have:
+                    self._full.add(name)
+                return False
+        return True
+
+    def _count(self, lane: Lane) -> None:
+        if lane.counters:
+            self.view.counted.add(lane.counters, lane.amounts, 1)
+            self._counted.append(lane)
+        for name, count in lane.name.licences:
+            self._licences[name] = self._licences.get(name, 0) + count
+
+    # --- whoever must wait ---
+
+    def _keep_places(self, lane: Lane, key: Key, rank: Rank) -> None:
+        """The next of this lane does not fit: make room for him if that may be, and keep places for him."""
+        view = self.view
+        job = view.queued[key[2]]
+        need = lane.name.need
+        las = self.order.policy_of(lane.name.queue) == "las"
+        if view.policy.preemption or las:
+            ending = [each.job for each in self.preemptions]
+            kept = [name for each in self.kept.made for name in each.nodes]
+            room = make_room(view, self.order, job, need, ending, kept)
+            if room is not None:
+                self.preemptions += [Preemption(victim, job.id, room.why) for victim in room.victims]
+                self._keep(Reservation(job.id, need, self.now, list(room.spare), room.spare.__getitem__))
+                return
+        if las and rank[2]:
+            return  # Time-sharing: the next one may go, and this one's turn comes by its service or its patience.
+        found = reserve(job.id, need, view.free, self._leaving, self.now, lane.name.length.limit_s)
+        if found is not None:
+            self._keep(found)
+
+    def _keep(self, reservation: Reservation) -> None:
+        self.kept.add(reservation)
+        if self.order.policy_of(self.view.queued[reservation.job].spec.queue) != "las":
+            self._waiting.update(self.view.free.suited(reservation.need))
+
+    def _leaving(self, node: NodeId) -> list[Leaving]:
+        """Who leaves this node when, and with what."""
+        found = list(self._taken.get(node, ()))
+        ends, active = self._ends, self.view.active
+        for (job, _), (wants, gpus) in self.view.held.get(node, {}).items():
+            end = ends.get(job)
+            if end is None:
+                end = ends[job] = self.view.ends_at(active[job], self.order)
+            found.append((end, wants.cpus, wants.memory_bytes, len(gpus)))
+        return found
+
+    def undo(self) -> None:
+        for room in self._rooms_before.values():
+            self.view.free.set(room)
+        for lane in self._counted:
+            self.view.counted.add(lane.counters, lane.amounts, -1)
