@@ -288,7 +288,7 @@ def to_line(record: Record) -> bytes:
 
 
 def replay(lines: Iterable[bytes]) -> Table:
-    """Read a dead keeper's journal. Tasks of which every rank's end was recorded are over; others that began are lost."""
+    """Read a dead keeper's journal. Tasks are over if every rank's end was recorded; all others that began are lost."""
     table = Table()
     for line in lines:
         try:
