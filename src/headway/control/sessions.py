@@ -102,13 +102,13 @@ def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete:
     """The duty as it travels. `complete` repeats all that a claim says, for an agent that has forgotten it."""
     assert job.attempt is not None
     said: dict[str, Any] = {"task": f"{job.id}/{job.number}/{task.index}", "do": duty[0]}
+    if duty[0] == "claim" or complete:
+        said |= claim_body(job, task, trail.resume_of(job, task))
     if duty[0] == "stop":
-        said["grace_s"] = max(0.0, duty[1] - now)
+        said["grace_s"] = max(0.0, duty[1] - now)  # What is left of it, not what the claim says.
         said["cause"] = job.cause.value if job.cause else ""
     if duty[0] != "claim":
         said["peers"] = [[each.address, each.port] for each in job.attempt.tasks]
-    if duty[0] == "claim" or complete:
-        said |= claim_body(job, task, trail.resume_of(job, task))
     return said
 
 
