@@ -48,7 +48,9 @@ class Look:
         if job.state is State.QUEUED:
             sentence = (await services.do(Why(job.id)))["sentence"]
         if complete:
-            return await run_in_threadpool(views.detail, services.store, job, sentence, services.now())
+            return await run_in_threadpool(
+                views.detail, services.store, job, sentence, services.now(), services.price()
+            )
         return views.summary(job, sentence, services.now())
 
 
