@@ -196,6 +196,8 @@ class Checkpointer:
     def _attend(self, charge: Charge) -> None:
         if charge.end:
             self._events_drain()
+        if charge.look_at_s is not None and charge.look_at_s <= boottime_s():
+            charge.sdk_at_s = 0.0  # What the look will find may be declared already, with the step that it is.
         self._read_sdk(charge)
         if charge.look_at_s is not None and charge.look_at_s <= boottime_s():
             self._look(charge)

@@ -40,6 +40,7 @@ class Knowledge:
     before: dict[str, Signature] = field(default_factory=dict)
     kept: dict[str, tuple[Signature, str]] = field(default_factory=dict)
     declared_steps: dict[str, int] = field(default_factory=dict)
+    declares: bool = False  # The job tells of its checkpoints: of what is not told, the step would only be guessed.
     metrics: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     last_step: int = 0
     seen_step: int | None = None  # In metrics.
@@ -78,6 +79,7 @@ def touched(known: Knowledge, path: str) -> None:
 def declared(known: Knowledge, path: str, step: int | None, metrics: Mapping[str, Any]) -> None:
     """The SDK said that this file, directory or (".") everything is finished, as this step."""
     known.told[path] = DECLARED
+    known.declares = True
     if step is not None:
         known.declared_steps[path] = step
         if metrics:
@@ -99,6 +101,8 @@ def look(known: Knowledge, tree: Tree, now: float, end: str = ALIVE) -> Snapshot
     """Take in how the directory is now. A snapshot is due when something in it is newly finished."""
     _notice_moves(known, tree)
     for path, how in known.told.items():
+        if how == RENAMED and known.declares:
+            continue  # Its declaration is on the way; without one, it settles.
         for file in _under(tree, path):
             known.finished[file] = (tree[file], how)
     declared_now = [path for path, how in known.told.items() if how == DECLARED]

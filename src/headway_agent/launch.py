@@ -5,6 +5,7 @@ Pure. The names are those that launchers of training jobs set everywhere (RANK, 
 
 from __future__ import annotations
 
+import json
 import signal
 
 from headway_agent.shim import search_path
@@ -113,7 +114,28 @@ def _task_env(duty: Mapping[str, Any], task_dir: str, node_gpus: int) -> dict[st
     resume = duty.get("resume")
     if resume:
         env["HEADWAY_RESUME_STEP"] = str(resume["step"])
+    env.update(_asked_env(duty.get("progress") or {}, env))
     return env
+
+
+def _asked_env(asked: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+    """Parameters, seed and signal, as far as the job has them."""
+    env: dict[str, str] = {}
+    params = asked.get("params") or {}
+    if params:
+        env["HEADWAY_PARAMS"] = json.dumps(params)
+    for name, value in params.items():
+        env[f"HEADWAY_PARAM_{_variable(name)}"] = str(value).lower() if isinstance(value, bool) else str(value)
+    if asked.get("seed") is not None:
+        env["HEADWAY_SEED"] = str(asked["seed"])
+        env["PYTHONHASHSEED"] = given.get("PYTHONHASHSEED") or str(asked["seed"])
+    if asked.get("notice_signal"):
+        env["HEADWAY_NOTICE_SIGNAL"] = str(asked["notice_signal"])
+    return env
+
+
+def _variable(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in name).upper()
 
 
 def go_env(peers: Sequence[Any], address: str, port: int) -> dict[str, str]:

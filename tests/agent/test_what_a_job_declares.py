@@ -1,0 +1,59 @@
+"""Who declares, decides: a rename is not taken for a checkpoint where the job says itself what is one."""
+
+from __future__ import annotations
+
+from headway_agent import completeness
+from headway_agent.completeness import DECLARED, RENAMED, SETTLED, Knowledge
+from headway_agent.launch import launch_of
+
+FIRST = {"s.json": (10, 1, 1)}
+SECOND = {"s.json": (10, 2, 2)}
+
+
+def test_without_declarations_a_rename_is_a_checkpoint() -> None:
+    known = Knowledge()
+    completeness.renamed(known, "s.json")
+    found = completeness.look(known, FIRST, 0.0)
+    assert found is not None
+    assert found.how == RENAMED
+
+
+def test_a_job_that_declares_is_waited_for() -> None:
+    known = Knowledge(settle_s=10.0)
+    completeness.declared(known, "s.json", 10, {})
+    first = completeness.look(known, FIRST, 0.0)
+    assert first is not None
+    assert (first.step, first.how) == (10, DECLARED)
+    completeness.kept(known, first)
+    known.seen_step = 17
+    completeness.renamed(known, "s.json")
+    # Step 20's file is there, and the last that is known of it is step 17: a snapshot now would be called wrongly.
+    assert completeness.look(known, SECOND, 1.0) is None
+    completeness.declared(known, "s.json", 20, {})
+    second = completeness.look(known, SECOND, 1.1)
+    assert second is not None
+    assert (second.step, second.how) == (20, DECLARED)
+
+
+def test_what_is_never_declared_settles() -> None:
+    known = Knowledge(settle_s=10.0)
+    completeness.declared(known, "s.json", 10, {})
+    first = completeness.look(known, FIRST, 0.0)
+    assert first is not None
+    completeness.kept(known, first)
+    completeness.renamed(known, "s.json")
+    assert completeness.look(known, SECOND, 1.0) is None
+    found = completeness.look(known, SECOND, 12.0)
+    assert found is not None
+    assert found.how == SETTLED
+
+
+def test_parameters_seed_and_signal_are_in_the_environment() -> None:
+    asked = {"params": {"lr": 0.1, "use-amp": True}, "seed": 7, "notice_signal": "SIGUSR1"}
+    duty = {"task": "j/1/0", "argv": ["x"], "env": {}, "progress": asked}
+    env = launch_of(duty, "/t", "", 0, 0)["ranks"][0]["env"]
+    assert (env["HEADWAY_PARAM_LR"], env["HEADWAY_PARAM_USE_AMP"]) == ("0.1", "true")
+    assert env["HEADWAY_PARAMS"] == '{"lr": 0.1, "use-amp": true}'
+    assert (env["HEADWAY_SEED"], env["PYTHONHASHSEED"], env["HEADWAY_NOTICE_SIGNAL"]) == ("7", "7", "SIGUSR1")
+    duty["env"] = {"PYTHONHASHSEED": "3"}
+    assert launch_of(duty, "/t", "", 0, 0)["ranks"][0]["env"]["PYTHONHASHSEED"] == "3"
