@@ -57,6 +57,13 @@ class Settings:
     auto_start_s_max: float = knob(30.0, "how long the command line waits for the embedded server to come up")
 
 
+SECTIONS = {
+    "queue": "a queue, by its name: [queue.night]",
+    "pool": "a pool, by its name: [pool.lab]",
+    "licences": "how many there are of each licence",
+}
+
+
 def parse(name: str, kind: str, raw: Any, source: str) -> Any:
     """Turn a raw value into the setting's type, or say what is wrong with it and where it came from."""
     what = f"{name} ({source})"
@@ -120,6 +127,7 @@ class Resolved:
 
     settings: Settings
     sources: Mapping[str, str]
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # What the files say of queues, pools, …
 
 
 def load(env: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None) -> Resolved:
@@ -134,8 +142,12 @@ def load(env: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = 
     named = {f"HEADWAY_{name.upper()}": name for name in kinds}
     layers += [(variable, {named[variable]: raw}) for variable, raw in env.items() if variable in named]
     layers.append(("flag", flags or {}))
+    sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
     for source, layer in layers:
         for name, raw in layer.items():
+            if name in SECTIONS and isinstance(raw, Mapping):
+                sections[name].update(raw)
+                continue
             if name not in kinds:
                 import difflib
 
@@ -143,7 +155,7 @@ def load(env: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = 
                 raise BadInput(f'unknown setting "{name}" in {source}', f'did you mean "{near[0]}"?' if near else "")
             values[name] = parse(name, kinds[name], raw, source)
             sources[name] = source
-    return Resolved(Settings(**values), sources)
+    return Resolved(Settings(**values), sources, sections)
 
 
 def _read_toml(path: Path) -> Mapping[str, Any]:

@@ -81,19 +81,29 @@ def read_token(home: Home) -> str:
 
 
 def local_pool(settings: Settings) -> Pool:
-    options = {
-        "cpus": str(settings.local_cpus),
-        "memory_bytes": str(settings.local_memory_bytes),
-        "gpus": str(settings.local_gpus),
-    }
-    return Pool(
-        "local",
-        "local",
-        nodes_min=settings.local_nodes,
-        nodes_max=settings.local_nodes,
-        lease_s=settings.local_lease_s,
-        options=options,
+    nodes = settings.local_nodes
+    return Pool("local", "local", nodes_min=nodes, nodes_max=nodes, lease_s=settings.local_lease_s)
+
+
+def set_up(store: Any, resolved: Resolved, epoch: int) -> None:
+    """Put what settings and files say of queues, pools and licences into the store; what they do not name stays."""
+    from headway.core.pool_spec import read_pool
+    from headway.core.queue_spec import read_licences, read_queue
+    from headway.store.protocol import Batch, Setup
+
+    sections = resolved.sections
+    pools = {name: read_pool(name, raw) for name, raw in sections.get("pool", {}).items()}
+    if resolved.settings.local_nodes and "local" not in pools:
+        pools["local"] = local_pool(resolved.settings)
+    queues = [read_queue(name, raw) for name, raw in sections.get("queue", {}).items()]
+    setup = Setup(
+        queues=[queue for queue in queues if queue not in store.queues()],
+        pools=[pool for pool in pools.values() if pool not in store.pools()],
     )
+    if sections.get("licences"):
+        setup.licences = {**store.licences(), **read_licences(sections["licences"])}
+    if setup != Setup():
+        store.commit(Batch(setup=setup), epoch)
 
 
 def write_server_file(home: Home, url: str) -> None:
@@ -161,7 +171,7 @@ def open_storage(settings: Settings, home: Home) -> Storage:
     return ObjectStorage(place) if "://" in place else FolderStorage(place or home.data / "storage")
 
 
-def assemble(settings: Settings, home: Home, url: str, on_lost_lead: Callable[[], None]) -> Server:
+def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[], None]) -> Server:
     """Put the parts together: store, storage, engines, control, API."""
     from headway.api.app import create_app
     from headway.api.services import Hub, Services
@@ -173,14 +183,15 @@ def assemble(settings: Settings, home: Home, url: str, on_lost_lead: Callable[[]
     from headway.engines.local import LocalEngine
     from headway.store.sql import SqlStore
 
+    settings = resolved.settings
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     token = read_token(home)
     store = SqlStore.open(store_url(settings, home))
     storage = open_storage(settings, home)
     # The home's lock is held by this process, so a lease that is still running belongs to a dead server.
     lead = take_lead(store, name, url, settings, alone=not settings.store_url)
+    set_up(store, resolved, lead.epoch)
     agent = build()
-    pool = local_pool(settings)
     hub = Hub()
     housekeeping: list[Any] = []
 
@@ -190,10 +201,12 @@ def assemble(settings: Settings, home: Home, url: str, on_lost_lead: Callable[[]
             each.note(said.logs)
             each.dropped(said.loose_keys)
 
-    cycle = Cycle(store, settings, [pool], lead.epoch, time.monotonic(), publish, agent.version)
+    def engine_for(pool: Pool) -> Any:
+        return LocalEngine(home, pool, agent, storage.local_dir(), settings)
+
+    cycle = Cycle(store, settings, [], lead.epoch, time.monotonic(), publish, agent.version, new_id)
     control = ControlThread(cycle, on_lost_lead)
-    engine = LocalEngine(home, pool, agent, storage.local_dir(), settings)
-    performer = Performer({pool.name: pool}, {pool.name: engine}, control)
+    performer = Performer(control, engine_for)
     housekeeping.append(Housekeeping(store, storage, control, settings))
     about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
     about["storage"] = "folder" if storage.local_dir() else settings.storage_url
@@ -230,7 +243,7 @@ def serve(resolved: Resolved, home: Home) -> None:
         for each in runner:
             each.should_exit = True
 
-    server = assemble(settings, home, url, end)
+    server = assemble(resolved, home, url, end)
     runner.append(http_server(server.app, end, server.services.end_waiting))
     server.control.start()
     server.performer.start()

@@ -23,6 +23,7 @@ from headway.core.lifecycle import (
     RetryAsked,
     Seat,
     Signal,
+    SpecChanged,
     StopDecided,
     TaskEnded,
     TaskMissing,
@@ -36,6 +37,7 @@ from tests.builders import (
     FINE,
     NOW,
     a_job,
+    a_spec,
     after,
     cancelled,
     failed,
@@ -74,6 +76,7 @@ SIGNALS: dict[str, Callable[[int], Signal]] = {
     "stop": lambda attempt: StopDecided(attempt, Cause.TIME_LIMIT, "limit"),
     "retry": lambda attempt: RetryAsked(),
     "never": lambda attempt: CanNeverRun("no pool has 99 gpus"),
+    "changed": lambda attempt: SpecChanged(a_spec(priority=7)),
     "waited": lambda attempt: PendingOver("limit 1 h"),
 }
 # What each signal makes of each state. A dot: it is not heard, and the very same job comes back.
@@ -95,6 +98,7 @@ cancel           cancelled  cancelled    cancelled  stopping   stopping   .     
 stop             .          .            .          stopping   .          .           .          .       .
 retry            .          queued       .          .          .          .           .          .       .
 never            failed     failed       .          .          .          .           .          .       .
+changed          queued     queued       .          .          .          .           .          .       .
 waited           failed     failed       .          .          .          .           .          .       .
 """
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from headway.control.house import House, read_house
 from headway.control.trail import Trail
-from headway.core.model import Job, JobId, Node, NodeId, State, task_key
+from headway.core.model import Job, JobId, Node, NodeId, Pool, State, task_key
 from headway.core.scheduler import View
 from headway.store.protocol import LogRange, Store, Stream
 
@@ -54,6 +55,9 @@ class Book:
     log_ends: LogEnds = field(default_factory=LogEnds)
     overgrown: set[Stream] = field(default_factory=set)  # Outputs that have outgrown their limit and are to be trimmed.
     trail: Trail = field(default_factory=Trail)
+    arrays: dict[str, dict[JobId, None]] = field(default_factory=dict)  # Unfinished elements, by array.
+    house: House = field(default_factory=House)
+    shut: dict[NodeId, str] = field(default_factory=dict)  # Nodes that are closed for a reason of their own: silent, …
     touched: set[NodeId] = field(default_factory=set)  # Nodes whose duties may have changed since the last publishing.
 
     def saw(self, before: Job | None, after: Job | None) -> None:
@@ -71,10 +75,20 @@ class Book:
 
     def saw_node(self, node: Node, open_: bool = True, because: str = "") -> None:
         self.nodes[node.id] = node
-        self.view.saw_node(node, open_ and not node.cordoned, because or ("cordoned" if node.cordoned else ""))
+        if open_:
+            self.shut.pop(node.id, None)
+        else:
+            self.shut[node.id] = because
+        because = because or self.house.closed_because(node)
+        self.view.saw_node(node, open_ and not because, because)
+
+    def saw_again(self, node: Node) -> None:
+        """A node, or the rules for it, changed; if it was closed for a reason of its own, it stays so."""
+        self.saw_node(node, node.id not in self.shut, self.shut.get(node.id, ""))
 
     def lost_node(self, node: NodeId) -> None:
         self.nodes.pop(node, None)
+        self.shut.pop(node, None)
         self.view.lost_node(node)
 
     def jobs_on(self, node: NodeId) -> list[Job]:
@@ -84,6 +98,10 @@ class Book:
 
     def _drop(self, job: Job) -> None:
         self.jobs.pop(job.id, None)
+        if job.array_id is not None and (elements := self.arrays.get(job.array_id)) is not None:
+            elements.pop(job.id, None)
+            if not elements:
+                del self.arrays[job.array_id]
         self.active.pop(job.id, None)
         for task in job.alive:
             self.on_node[task.node].pop(task_key(job.id, job.number, task.index), None)
@@ -93,6 +111,8 @@ class Book:
         if job.state.ended:
             return
         self.jobs[job.id] = job
+        if job.array_id is not None:
+            self.arrays.setdefault(job.array_id, {})[job.id] = None
         if job.state is not State.QUEUED:
             self.active[job.id] = job
         for task in job.alive:
@@ -101,8 +121,8 @@ class Book:
             self.touched.add(task.node)
 
 
-def book_of(jobs: Iterable[Job], nodes: Iterable[Node]) -> Book:
-    book = Book()
+def book_of(jobs: Iterable[Job], nodes: Iterable[Node], house: House | None = None) -> Book:
+    book = Book(house=house or House())
     for node in nodes:
         if node.gone_at is None:
             book.saw_node(node)
@@ -111,8 +131,8 @@ def book_of(jobs: Iterable[Job], nodes: Iterable[Node]) -> Book:
     return book
 
 
-def read_book(store: Store) -> Book:
-    """The working copy, as the store has it."""
-    book = book_of(store.unfinished(), store.nodes())
+def read_book(store: Store, pools: Iterable[Pool] = ()) -> Book:
+    """The working copy, as the store has it. Pools that are given stand in for those that it lacks."""
+    book = book_of(store.unfinished(), store.nodes(), read_house(store, pools))
     book.trail.store = store
     return book

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from headway.control.desk import Desk
 from headway.control.repeating import continued, take_up
+from headway.control.submitting import Origin, make_jobs
 from headway.core import explain, scheduler
 from headway.core.errors import BadInput, Conflict
 from headway.core.events import Event
@@ -40,20 +41,20 @@ class Submit:
     digest: str = ""
     retry_of: JobId | None = None
     like: JobId | None = None  # The job that they repeat.
+    force: bool = False  # Accepted though nothing here could ever run it.
 
     def apply(self, desk: Desk) -> list[JobId]:
         if self.key:
             known = self._known(desk)
             if known is not None:
                 return known
-        jobs = [Job(self.new_id(), spec, self.user, desk.now, retry_of=self.retry_of) for spec in self.specs]
-        jobs = [take_up(desk, job, self.like) for job in jobs]
-        for job in jobs:
+        like = desk.find(self.like) if self.like else None
+        made = make_jobs(desk, self.specs, Origin(self.user, self.new_id, like, self.retry_of), self.force)
+        for job in [take_up(desk, job, self.like) for job in made.jobs]:
             desk.add(job)
-        ids = [job.id for job in jobs]
         if self.key:
-            desk.keys.append(SubmitKey(self.key, tuple(ids), self.digest, desk.now))
-        return ids
+            desk.keys.append(SubmitKey(self.key, tuple(made.ids), self.digest, desk.now))
+        return made.ids
 
     def _known(self, desk: Desk) -> list[JobId] | None:
         # A repetition may stand beside its original in one batch, before the store knows the key.

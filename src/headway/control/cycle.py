@@ -12,15 +12,16 @@ from typing import Any
 
 from headway.control import progress, sessions
 from headway.control.book import Book, read_book
-from headway.control.commands import Command
+from headway.control.commands import Command, NewId
 from headway.control.desk import Desk
+from headway.control.firing import Alarm, Fire
 from headway.control.logs import TrimLogs
+from headway.control.planning import carry_out
 from headway.control.sessions import Parked, Reply, Session
 from headway.control.syncing import Sync, lose_node
-from headway.core import scheduler
 from headway.core.errors import HeadwayError, Unavailable
 from headway.core.events import Event
-from headway.core.lifecycle import ClaimOverdue, Placed, StopDecided
+from headway.core.lifecycle import ClaimOverdue, StopDecided
 from headway.core.model import Cause, Job, JobId, NodeId, Pool, State
 from headway.core.units import show_duration
 from headway.settings import Settings
@@ -62,15 +63,18 @@ class Cycle:
         mono: float,
         publish: Callable[[Published], None],
         agent_version: str = "",
+        new_id: NewId | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
-        self.pools = {pool.name: pool for pool in pools}
+        self.given = tuple(pools)
         self.epoch = epoch
-        self.book: Book = read_book(store)
+        self.book: Book = read_book(store, self.given)
         self.sessions: dict[NodeId, Session] = {}
         self.publish = publish
         self.agent_version = agent_version
+        self.new_id = new_id  # For the jobs of schedules; without it, none is fired.
+        self.alarm = Alarm()
         self.last_tick = mono
         self.steps_saved_at = mono
         self.listening_since: float | None = None
@@ -90,7 +94,7 @@ class Cycle:
         desk = Desk(self.book, self.store, now)
         good = [ask for ask in asks if self._try(ask, desk)]
         if self.plan_due:
-            self._place(desk, now)
+            carry_out(desk, now)
         committed = self._commit(desk, good)
         if committed is None:
             return False
@@ -99,7 +103,7 @@ class Cycle:
             self._enter_new(desk, committed)
         if committed.stale:
             desk.take_over_stale(committed.stale)
-        self.plan_due = bool(desk.new or desk.changed or desk.nodes)
+        self.plan_due = bool(desk.new or desk.changed or desk.nodes or desk.setup)
         for ask in good:
             if ask not in again:
                 ask.done(ask.result)
@@ -159,7 +163,7 @@ class Cycle:
         if self.doubtful:
             trail = self.book.trail
             try:
-                self.book = read_book(self.store)
+                self.book = read_book(self.store, self.given)
             except HeadwayError as error:
                 self.troubles["store"] = error.message
                 return
@@ -174,12 +178,6 @@ class Cycle:
         accepted = [change.job for change in desk.new if change.job.id not in committed.stale]
         for number, job in enumerate(accepted):
             self.book.saw(None, replace(job, seq=committed.first_job_seq + number))
-
-    def _place(self, desk: Desk, now: float) -> None:
-        desk.touched = set()
-        for placement in scheduler.plan(self.book.view, now).placements:
-            job = self.book.jobs[placement.job]
-            desk.step(job, Placed(placement.seats, self.book.trail.step_for(job)))
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 
@@ -227,7 +225,7 @@ class Cycle:
             for key in [key for key in session.reported if key not in session.sent]:
                 session.forget(key)
         node = self.book.nodes.get(session.node)
-        pool = self.pools.get(node.pool) if node else None
+        pool = self.book.house.pools.get(node.pool) if node else None
         session.follow = self._followed(session)
         session.said += 1
         return {
@@ -315,6 +313,8 @@ class Cycle:
         if self.book.overgrown:
             due.append(TrimLogs(frozenset(self.book.overgrown)))
             self.book.overgrown.clear()
+        if self.new_id is not None and self.book.house.schedules:
+            due.extend(Fire(name, self.new_id) for name in self.alarm.due(self.book.house.schedules, now))
         due.extend(self._progress(now, mono))
         due.extend(self._leases(mono))
         return due
@@ -362,7 +362,7 @@ class Cycle:
         for node, known in list(self.book.nodes.items()):
             session = self.session(node, mono)
             silent_s = mono - session.heard_at
-            pool = self.pools.get(known.pool)
+            pool = self.book.house.pools.get(known.pool)
             lease_s = pool.lease_s if pool else 1800.0
             if silent_s > lease_s * 1.01 + self.settings.lease_margin_s:
                 due.append(GiveUp(node, f"{node} was silent for {show_duration(silent_s)}, longer than its lease"))

@@ -15,7 +15,7 @@ from headway.core.errors import NotFound
 from headway.core.events import Event, record
 from headway.core.lifecycle import Progressed, Signal
 from headway.core.model import Job, JobId, Node
-from headway.store.protocol import Batch, Files, Forget, JobChange, LogRange, Store, SubmitKey
+from headway.store.protocol import Batch, Files, Forget, JobChange, LogRange, Setup, Store, SubmitKey
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Desk:
     forget: list[Forget] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     files: Files | None = None
+    setup: Setup | None = None
     touched: set[JobId] = field(default_factory=set)  # By the command that is at work.
 
     def find(self, job: JobId) -> Job | None:
@@ -85,7 +86,7 @@ class Desk:
 
     def add(self, job: Job) -> None:
         """A new job. It enters the book once the store has given it its place in the order."""
-        job = replace(job, version=1)
+        job = job if job.version == 1 else replace(job, version=1)
         self.new.append(JobChange(job, 0, record(None, job, self.now)))
 
     def save_node(self, node: Node, open_: bool = True, because: str = "") -> None:
@@ -119,6 +120,13 @@ class Desk:
         forgotten = [forget.job for forget in self.forget]
         return frozenset([*forgotten, *(entry.job for entry in self.files.dropped)] if self.files else forgotten)
 
+    @property
+    def arrange(self) -> Setup:
+        """What this batch writes about queues, pools, licences, schedules and use."""
+        if self.setup is None:
+            self.setup = Setup()
+        return self.setup
+
     def say(self, event: Event) -> None:
         self.events.append(event)
 
@@ -135,10 +143,14 @@ class Desk:
             or self.forget
             or self.events
             or self.files
+            or self.setup
         )
 
     def batch(self) -> Batch:
-        changes = [JobChange(each.after, each.before.version, tuple(each.events)) for each in self.changed.values()]
+        changes = [
+            JobChange(each.after, each.before.version, tuple(each.events), each.after.spec is not each.before.spec)
+            for each in self.changed.values()
+        ]
         return Batch(
             jobs=[*self.new, *changes],
             nodes=list(self.nodes.values()),
@@ -149,6 +161,7 @@ class Desk:
             forget=self.forget,
             events=self.events,
             files=self.files,
+            setup=self.setup,
         )
 
     def undo(self) -> None:

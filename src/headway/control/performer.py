@@ -7,22 +7,27 @@ repeated or late.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
+from headway.control.commands import Command
 from headway.control.desk import Desk
+from headway.control.setting_up import PoolGone
 from headway.control.syncing import lose_node
 from headway.control.thread import ControlThread
 from headway.core.errors import HeadwayError
 from headway.core.grow import Order, Release, grow
 from headway.core.model import Node, NodeId, Pool
+from headway.core.pool_spec import LEAVING
 from headway.engines.protocol import Engine, Sight, Sightings
 
 log = structlog.get_logger()
+CALLS_MOST = 32
+WATCH_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,57 +58,102 @@ def _same_life(before: Node | None, now: Node | None) -> bool:
     return (before.boot_id, before.agent_epoch) == (now.boot_id, now.agent_epoch)
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """An engine gave nodes back: nothing of them is left."""
+
+    nodes: tuple[NodeId, ...]
+
+    def apply(self, desk: Desk) -> None:
+        for node in self.nodes:
+            lose_node(desk, node, f"{node} was given back")
+
+
 class Performer:
-    def __init__(self, pools: Mapping[str, Pool], engines: Mapping[str, Engine], control: ControlThread) -> None:
-        self._pools = pools
-        self._engines = engines
+    """A thread for each pool of the house; pools come and go while it works."""
+
+    def __init__(self, control: ControlThread, engine_for: Callable[[Pool], Engine]) -> None:
         self._control = control
+        self._engine_for = engine_for
+        self._engines: dict[str, tuple[Pool, Engine]] = {}
         self._stop = threading.Event()
-        self._look_now = threading.Event()
-        self._calls = ThreadPoolExecutor(max_workers=2 * max(1, len(pools)), thread_name_prefix="engine")
-        self._threads = [
-            threading.Thread(target=self._tend, args=(pool,), name=f"pool-{pool.name}", daemon=True)
-            for pool in pools.values()
-        ]
+        self._look_now: dict[str, threading.Event] = {}
+        self._calls = ThreadPoolExecutor(max_workers=CALLS_MOST, thread_name_prefix="engine")
+        self._threads: dict[str, threading.Thread] = {}
+        self._watcher = threading.Thread(target=self._watch, name="pools", daemon=True)
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._watcher.start()
 
     def stop(self) -> None:
         self._stop.set()
-        self._look_now.set()
-        for thread in self._threads:
+        self.look()
+        for thread in (self._watcher, *self._threads.values()):
             thread.join(timeout=5)
         self._calls.shutdown(wait=False, cancel_futures=True)
 
     def look(self) -> None:
         """Look at the engines now rather than at the next round."""
-        self._look_now.set()
+        for event in list(self._look_now.values()):
+            event.set()
 
-    def _tend(self, pool: Pool) -> None:
-        settings = self._control.cycle.settings
+    def _pool(self, name: str) -> Pool | None:
+        return self._control.cycle.book.house.pools.get(name)
+
+    def _watch(self) -> None:
+        """See that every pool of the house has its thread."""
+        seen: object = None
         while not self._stop.is_set():
+            pools = self._control.cycle.book.house.pools
+            for name in pools:
+                thread = self._threads.get(name)
+                if thread is None or not thread.is_alive():
+                    self._look_now[name] = threading.Event()
+                    thread = threading.Thread(target=self._tend, args=(name,), name=f"pool-{name}", daemon=True)
+                    self._threads[name] = thread
+                    thread.start()
+            if seen is not None and pools is not seen:
+                self.look()
+            seen = pools
+            self._stop.wait(WATCH_EVERY_S)
+
+    def _tend(self, name: str) -> None:
+        settings = self._control.cycle.settings
+        look_now = self._look_now[name]
+        while not self._stop.is_set() and (pool := self._pool(name)) is not None:
             try:
                 self._round(pool)
-                self._control.cycle.troubles.pop(f"pool {pool.name}", None)
+                self._control.cycle.troubles.pop(f"pool {name}", None)
             except Exception as error:
                 said = error.message if isinstance(error, HeadwayError) else repr(error)
-                self._control.cycle.troubles[f"pool {pool.name}"] = said
-                log.warning("engine call failed", pool=pool.name, error=said)
-            self._look_now.wait(settings.look_every_s)
-            self._look_now.clear()
+                self._control.cycle.troubles[f"pool {name}"] = said
+                log.warning("engine call failed", pool=name, error=said)
+            look_now.wait(settings.look_every_s)
+            look_now.clear()
+
+    def _engine(self, pool: Pool) -> Engine:
+        """The engine of a pool. It keeps no memory, so a changed pool simply gets a new one."""
+        known = self._engines.get(pool.name)
+        if known is None or known[0] != pool:
+            known = self._engines[pool.name] = (pool, self._engine_for(pool))
+        return known[1]
 
     def _round(self, pool: Pool) -> None:
-        engine = self._engines[pool.name]
+        engine = self._engine(pool)
         before = dict(self._control.cycle.book.nodes)
         sightings: Sightings = self._call(engine.sightings)
-        asks = self._control.do(Saw(pool, sightings, before)).result(timeout=60)
+        asks = self._do(Saw(pool, sightings, before))
         for ask in asks:
             if isinstance(ask, Order):
                 self._call(engine.order, engine.render(ask))
             else:
                 self._call(engine.release, ask.nodes)
+                self._do(Released(ask.nodes))
+        if pool.state == LEAVING and not asks and sightings.complete and not sightings.nodes:
+            self._do(PoolGone(pool.name))
+
+    def _do(self, command: Command) -> Any:
+        return self._control.do(command).result(timeout=60)
 
     def _call(self, method: Any, *arguments: Any) -> Any:
         return self._calls.submit(method, *arguments).result(timeout=self._control.cycle.settings.engine_call_s_max)

@@ -153,7 +153,9 @@ def _save_node(desk: Desk, session: Session, body: Mapping[str, Any], known: Nod
         address=str(facts.get("address", "")),
         joined_at=known.joined_at if known else desk.now,
         cordoned=known.cordoned if known else False,
+        draining=known.draining if known else False,
     )
+    node = desk.book.house.dressed(node)
     if known is None or known.boot_id != node.boot_id:
         data = {"node": node.id, "pool": node.pool, "cpus": granted.cpus, "memory_bytes": granted.memory_bytes}
         desk.say(Event("NodeJoined", desk.now, data={**data, "gpus": granted.gpus}))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.core.model import Cause, Job, JobId, State
+from headway.core.spec import JobSpec, show_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ KINDS: dict[str, str] = {
     "AttemptStarted": "every task was claimed and `go` was given",
     "AttemptStopping": "an end was decided; what still runs is being ended",
     "AttemptEnded": "nothing of the attempt is alive any more",
+    "JobChanged": "the description of a waiting job was changed: each word with its old and new value",
     "JobQueuedAgain": "the job will be tried again",
     "JobSucceeded": "every rank ended with exit code 0",
     "JobFailed": "the job ended without success and will not be tried again",
@@ -40,6 +42,13 @@ KINDS: dict[str, str] = {
     "NodeSilent": "a node has not been heard for a while; nothing is placed there",
     "NodeHeard": "a silent node is heard again",
     "NodeLost": "a node was given up: proof of death, or a whole lease of silence",
+    "NodeClosed": "a node was cordoned or is being drained: nothing more is placed there",
+    "NodeOpened": "a node takes tasks again",
+    "QueueChanged": "a queue was made, changed or removed",
+    "PoolChanged": "a pool was made, changed or removed",
+    "ScheduleChanged": "a schedule was made, changed, paused or removed",
+    "ScheduleFired": "a moment of a schedule came, and its job was submitted",
+    "ScheduleSkipped": "a moment of a schedule came, and was left out",
     "LogTrimmed": "the log outgrew its limit; its middle was dropped",
     "CheckpointCommitted": "every task has that step in storage: the next attempt can go on from it",
     "CheckpointSetAside": "a checkpoint failed its hash when it was restored; the one before it is used",
@@ -57,6 +66,8 @@ def record(before: Job | None, after: Job, now: float) -> tuple[Event, ...]:
         data = {"name": spec.name, "project": spec.project, "queue": spec.queue, "user": after.user}
         return (Event("JobSubmitted", now, after.id, 0, data),)
     facts: list[Event] = []
+    if after.spec is not before.spec:
+        facts.append(Event("JobChanged", now, after.id, after.number, _changes(before.spec, after.spec)))
     if after.number != before.number:
         nodes = list(after.attempt.nodes) if after.attempt else []
         facts.append(Event("AttemptPlaced", now, after.id, after.number, {"nodes": nodes}))
@@ -88,6 +99,12 @@ def _ends(before: Job, after: Job, now: float) -> list[Event]:
     elif after.state is State.CANCELLED:
         facts.append(Event("JobCancelled", now, after.id, after.number, cause))
     return facts
+
+
+def _changes(before: JobSpec, after: JobSpec) -> dict[str, Any]:
+    """What was changed in a description, in the words of a job file."""
+    old, new = show_spec(before), show_spec(after)
+    return {key: [old.get(key), new.get(key)] for key in {**old, **new} if old.get(key) != new.get(key)}
 
 
 def _value(cause: Cause | None) -> str | None:

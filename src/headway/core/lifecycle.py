@@ -13,6 +13,7 @@ from typing import Any
 from headway.core import retry
 from headway.core.causes import TABLE, Whose
 from headway.core.model import Attempt, Cause, Job, NodeId, Outcome, Phase, State, Task
+from headway.core.spec import JobSpec
 from headway.core.states import HEARS
 
 AVOID_MOST = 8
@@ -145,6 +146,13 @@ class CanNeverRun:
 
 
 @dataclass(frozen=True, slots=True)
+class SpecChanged:
+    """Somebody changed the description of a job that waits: its priority, queue, limits, or whether it is held."""
+
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True)
 class PendingOver:
     """It has waited longer than its description allows."""
 
@@ -166,6 +174,7 @@ Signal = (
     | StopDecided
     | RetryAsked
     | CanNeverRun
+    | SpecChanged
     | PendingOver
 )
 
@@ -203,6 +212,10 @@ def _retry_now(job: Job, signal: RetryAsked, now: float) -> Job:
 
 def _can_never_run(job: Job, signal: CanNeverRun, now: float) -> Job:
     return _end(job, State.FAILED, Cause.BAD_SPEC, signal.detail, now)
+
+
+def _spec_changed(job: Job, signal: SpecChanged, now: float) -> Job:
+    return job if signal.spec == job.spec else replace(job, spec=signal.spec)
 
 
 def _pending_over(job: Job, signal: PendingOver, now: float) -> Job:
@@ -468,6 +481,7 @@ _BY_NAME: dict[str, tuple[type, Callable[[Job, Any, float], Job]]] = {
     "StopDecided": (StopDecided, _stop_decided),
     "RetryAsked": (RetryAsked, _retry_now),
     "CanNeverRun": (CanNeverRun, _can_never_run),
+    "SpecChanged": (SpecChanged, _spec_changed),
     "PendingOver": (PendingOver, _pending_over),
 }
 _BY_STATE: dict[tuple[State, str], tuple[type, Callable[[Job, Any, float], Job]]] = {

@@ -39,7 +39,7 @@ TASK_FOLLOWS: dict[Phase, frozenset[Phase]] = {
 
 # Written out by name so that the reference page can show it; lifecycle.py checks that each has its function.
 HEARS: dict[State, tuple[str, ...]] = {
-    State.QUEUED: ("Placed", "CancelAsked", "RetryAsked", "CanNeverRun", "PendingOver"),
+    State.QUEUED: ("Placed", "CancelAsked", "RetryAsked", "CanNeverRun", "SpecChanged", "PendingOver"),
     State.STARTING: ("Claimed", "Refused", "ClaimOverdue", "PrepareFailed", "ResumeSpoiled", "NodeLost", "CancelAsked"),
     State.RUNNING: ("TaskEnded", "TaskMissing", "NodeLost", "CancelAsked", "StopDecided", "Progressed"),
     State.STOPPING: ("TaskEnded", "TaskMissing", "NodeLost", "CancelAsked", "Progressed"),

@@ -53,6 +53,7 @@ class LocalEngine:
         env: Mapping[str, str] = os.environ,
     ) -> None:
         self._pool = pool.name
+        self._shape = pool.shape
         self._home = home
         self._settings = settings
         self._storage_dir = storage_dir
@@ -105,12 +106,15 @@ class LocalEngine:
         }
         if self._storage_dir:
             options["--storage-dir"] = self._storage_dir  # Without one, its objects travel through the server.
-        if settings.local_cpus > 0:
-            options["--cpus"] = settings.local_cpus
-        if settings.local_memory_bytes > 0:
-            options["--memory-bytes"] = settings.local_memory_bytes
-        if settings.local_gpus >= 0:
-            options["--gpus"] = settings.local_gpus
+        cpus, memory_bytes, gpus = settings.local_cpus, settings.local_memory_bytes, settings.local_gpus
+        if self._shape is not None:
+            cpus, memory_bytes, gpus = self._shape.cpus, self._shape.memory_bytes, self._shape.gpus
+        if cpus > 0:
+            options["--cpus"] = cpus
+        if memory_bytes > 0:
+            options["--memory-bytes"] = memory_bytes
+        if gpus >= 0:
+            options["--gpus"] = gpus
         return argv + [str(word) for option in options.items() for word in option]
 
     def _dir(self, node: NodeId) -> Path:
@@ -120,7 +124,9 @@ class LocalEngine:
         if not self._home.nodes_dir.is_dir():
             return []
         found = self._home.nodes_dir.glob(f"{self._pool}-*")
-        return sorted(entry for entry in found if entry.is_dir())
+        # Exactly this pool's: nodes of a pool "lab-2" begin like those of "lab".
+        numbered = [entry for entry in found if entry.name.removeprefix(f"{self._pool}-").isdigit()]
+        return sorted(entry for entry in numbered if entry.is_dir())
 
     def _write_agent(self, node_dir: Path) -> None:
         """Put the agent there. The same one is left alone: a keeper may be running from that very file."""

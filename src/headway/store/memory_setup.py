@@ -29,7 +29,7 @@ class MemorySetup:
             (self._schedules, setup.dropped_schedules),
         ):
             for name in dropped:
-                kept.pop(name, None)  # type: ignore[attr-defined]
+                kept.pop(name, None)
         if setup.licences is not None:
             self._licences = dict(setup.licences)
         if setup.use is not None:

@@ -101,7 +101,7 @@ def _same(value: Any) -> Any:
 Read = typing.TypeVar("Read")
 
 
-def read_as(kind: type[Read], text: str) -> Read:
+def read_as(kind: Callable[..., Read], text: str) -> Read:
     """The dataclass of this JSON."""
     value: Read = _reader(kind)(json.loads(text))
     return value

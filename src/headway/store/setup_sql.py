@@ -6,6 +6,7 @@ They change seldom, so their statements are compiled when they are used. The res
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -38,7 +39,7 @@ def write_setup(connection: sa.Connection, sql: Statements, setup: Setup) -> Non
         _put(connection, sql, schema.use_accounts, used)
 
 
-def _put(connection: sa.Connection, sql: Statements, table: sa.Table, many: list[Row]) -> None:
+def _put(connection: sa.Connection, sql: Statements, table: sa.Table, many: Sequence[Row]) -> None:
     if many:
         connection.exec_driver_sql(sql.upsert(table), [tuple(row) for row in many])
 
@@ -52,8 +53,8 @@ def _pool_row(pool: Pool) -> Row:
     shape = pool.shape
     return (
         pool.name, pool.engine, pool.nodes_min, pool.nodes_max, pool.kind, pool.price_per_hour, pool.lease_s,
-        pool.idle_s, rows.to_json(dict(pool.options)), 0, rows.to_json(shape) if shape else None, pool.gpu_type, pool.zone,
-        rows.to_json(dict(pool.labels)), pool.state,
+        pool.idle_s, rows.to_json(dict(pool.options)), 0, rows.to_json(shape) if shape else None, pool.gpu_type,
+        pool.zone, rows.to_json(dict(pool.labels)), pool.state,
     )  # fmt: skip
 
 
