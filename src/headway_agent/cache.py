@@ -27,6 +27,7 @@ class Cache:
     def __init__(self, root: str, bytes_max: int) -> None:
         self.root = root
         self.bytes_max = bytes_max
+        self.held: dict[str, int] = {}  # The locks that are held here; who makes an entry may pass its own on.
 
     def path(self, key: str) -> str:
         return os.path.join(self.root, key)
@@ -131,8 +132,10 @@ class Cache:
             except BlockingIOError:
                 yield False
             else:
+                self.held[key] = fd
                 yield True
         finally:
+            self.held.pop(key, None)
             os.close(fd)
 
 

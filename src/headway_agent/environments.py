@@ -11,8 +11,10 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 from headway_agent.cache import Cache, bytes_max
 from headway_agent.preparing import NotHere, PrepareFailed
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 ENVIRONMENTS_BYTES_MAX = 60 << 30
 PART_OF_DISK = 0.25
 BUILD_S_MAX = 3600.0
+LOOK_S = 0.3  # How often a running build looks whether it is still wanted.
 SHOWN_LINES = 12
 SHOWN_CHARS = 1500
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -56,7 +59,9 @@ def provide(work: Work) -> None:
         raise _failed(f"{path} cannot be read: {error.strerror}: {error.filename}") from None
     cache = _cache(work)
     try:
-        home, _ = cache.get(key, work.directory, lambda draft: _make(work, kind, file, draft), kind == "conda")
+        home, _ = cache.get(
+            key, work.directory, lambda draft: _make(work, kind, file, draft, cache.held[key]), kind == "conda"
+        )
     except OSError as error:
         raise NotHere(f"the environment could not be stored: {error}") from None
     _enter(work, home, kind, os.path.dirname(file))
@@ -139,11 +144,11 @@ def _read(file: str) -> str:
 # --- how it is made -------------------------------------------------------------------------------------------------
 
 
-def _make(work: Work, kind: str, file: str, home: str) -> dict[str, str]:
+def _make(work: Work, kind: str, file: str, home: str, lock: int) -> dict[str, str]:
     work.say("builds the environment")
     for words in commands(kind, file, home, _tool(kind, work.site.environ)):
         work.check()
-        _run(words, work, home, os.path.dirname(file))
+        _run(words, work, home, os.path.dirname(file), lock)
     return {"kind": kind}
 
 
@@ -178,20 +183,37 @@ def _tool(kind: str, environ: Mapping[str, str]) -> list[str]:
     raise _failed("the environment needs uv, which is not on this node: neither on its PATH nor as `python -m uv`")
 
 
-def _run(words: Sequence[str], work: Work, home: str, cwd: str) -> None:
+def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> None:
+    """Run one command to its end. It holds the lock too: should we die, nobody builds there before it is done."""
     env = {name: value for name, value in work.site.environ.items() if name.startswith(PASSED)}
     env.update(UV_PROJECT_ENVIRONMENT=home, UV_NO_PROGRESS="1", UV_LINK_MODE=env.get("UV_LINK_MODE", "copy"))
-    env["HEADWAY_NODE_DIR"] = os.path.dirname(os.path.dirname(work.directory))
+    # By these tags it is found and ended when the node is given back.
+    env.update(HEADWAY_TASK=work.key, HEADWAY_NODE_DIR=os.path.dirname(os.path.dirname(work.directory)))
+    child = subprocess.Popen(
+        list(words), env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        pass_fds=(lock,), start_new_session=True,
+    )  # fmt: skip
+    output = _output_of(child, work, _name(words))
+    if child.returncode < 0:
+        raise NotHere(f"{_name(words)} was ended by signal {-child.returncode}")
+    if child.returncode:
+        raise _failed(f"{_name(words)} failed: {last_lines(output.replace(home, '<environment>'))}")
+
+
+def _output_of(child: subprocess.Popen[bytes], work: Work, name: str) -> str:
+    give_up_at = time.monotonic() + BUILD_S_MAX
     try:
-        done = subprocess.run(
-            list(words), env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=BUILD_S_MAX,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise _failed(f"{_name(words)} took longer than {BUILD_S_MAX / 60:.0f} minutes") from None
-    if done.returncode:
-        said = last_lines(done.stdout.decode("utf-8", "replace").replace(home, "<environment>"))
-        raise _failed(f"{_name(words)} failed: {said}")
+        while True:
+            try:
+                return child.communicate(timeout=LOOK_S)[0].decode("utf-8", "replace")
+            except subprocess.TimeoutExpired:
+                work.check()
+                if time.monotonic() > give_up_at:
+                    raise _failed(f"{name} took longer than {BUILD_S_MAX / 60:.0f} minutes") from None
+    finally:
+        if child.returncode is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
 
 
 def _name(words: Sequence[str]) -> str:

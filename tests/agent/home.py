@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,6 +42,7 @@ class Server:
         self.refuse_status = 0
         self.follow: list[str] = []
         self.objects: dict[str, bytes] = {}
+        self.serve_storage = False  # GET gives what lies in the storage folder; else the program.
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.http.daemon_threads = True
         # Killed agents hang up; that is what is tested.
@@ -112,6 +113,8 @@ class Server:
                 "resend": False,
                 "agent_version": self.version or body["agent_version"],
                 "follow": self.follow,
+                "checkpoints_safe": _steps(body.get("checkpoints", ())),
+                "artifacts_safe": [[each["task"], each["path"]] for each in body.get("artifacts", ())],
             }
 
     def _take_in(self, body: dict[str, Any]) -> None:
@@ -131,6 +134,13 @@ class Server:
 
     def _safe(self, task: str) -> dict[str, int]:
         return {slot: pieces[-1]["end"] for slot, pieces in self.index[task].items() if pieces}
+
+
+def _steps(checkpoints: Iterable[dict[str, Any]]) -> dict[str, list[int]]:
+    safe: dict[str, list[int]] = {}
+    for each in checkpoints:
+        safe.setdefault(each["task"], []).append(each["step"])
+    return safe
 
 
 def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
@@ -160,7 +170,16 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
             self._answer(201, b"")
 
         def do_GET(self) -> None:
-            self._answer(200, server.program)
+            if not server.serve_storage:
+                self._answer(200, server.program)
+                return
+            try:
+                content = (server.storage / self.path.removeprefix("/agent/objects/")).read_bytes()
+            except OSError:
+                self._answer(404, b"")
+                return
+            first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+            self._answer(206 if first < len(content) else 416, content[first : last + 1])
 
         def log_message(self, format: str, *args: Any) -> None:
             pass
