@@ -175,6 +175,7 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
     """Put the parts together: store, storage, engines, control, API."""
     from headway.api.app import create_app
     from headway.api.services import Hub, Services
+    from headway.control.collecting import Collecting
     from headway.control.cycle import Cycle
     from headway.control.housekeeping import Housekeeping
     from headway.control.performer import Performer
@@ -194,12 +195,15 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
     agent = build()
     hub = Hub()
     housekeeping: list[Any] = []
+    collecting: list[Any] = []
 
     def publish(said: Any) -> None:
         hub.publish(said)
         for each in housekeeping:
             each.note(said.logs)
             each.dropped(said.loose_keys)
+        for each in collecting:
+            each.dropped(said.dropped)
 
     def engine_for(pool: Pool) -> Any:
         return LocalEngine(home, pool, agent, storage.local_dir(), settings)
@@ -207,13 +211,15 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
     cycle = Cycle(store, settings, [], lead.epoch, time.monotonic(), publish, agent.version, new_id)
     control = ControlThread(cycle, on_lost_lead)
     performer = Performer(control, engine_for)
-    housekeeping.append(Housekeeping(store, storage, control, settings))
     about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
     about["storage"] = "folder" if storage.local_dir() else settings.storage_url
     services = Services(
         settings, store, storage, control, hub, token, agent.data, agent.version, new_id, time.time(),
         time.time, time.monotonic, about,
     )  # fmt: skip
+    collecting.append(Collecting(store, storage, services.shelf, control))
+    also = [collecting[0].collect_unnamed]
+    housekeeping.append(Housekeeping(store, storage, control, settings, also=also))
     return Server(create_app(services), services, control, performer, housekeeping[0], store, lead, name)
 
 

@@ -118,12 +118,17 @@ class Shelf:
         found = json.loads(self.storage.get(manifest_key(digest)))
         return {"digest": digest, **found}
 
-    def let_go(self, unused_since: float) -> int:
-        """Drop bundles that nobody has used since then, and every content that is older and that no bundle names."""
+    def let_go(self, unused_since: float, thorough: bool = True) -> int:
+        """Drop bundles that nobody has used since then, and every content that is older and that no bundle names.
+
+        Without `thorough`, contents are looked at only when a bundle was dropped.
+        """
         with self._lock:
             unused = [bundle.digest for bundle in self.store.bundles(unused_since)]
             if unused:
                 self.control.do(DropBundles(tuple(unused))).result(timeout=60)
+            elif not thorough:
+                return 0
             left = {bundle.digest for bundle in self.store.bundles()}
             named: set[str] = set()
             for digest in left:

@@ -19,6 +19,7 @@ from headway.control.logs import TrimLogs
 from headway.control.planning import carry_out
 from headway.control.sessions import Parked, Reply, Session
 from headway.control.syncing import Sync, lose_node
+from headway.core.checkpoints import Checkpoint
 from headway.core.errors import HeadwayError, Unavailable
 from headway.core.events import Event
 from headway.core.lifecycle import ClaimOverdue, StopDecided
@@ -50,7 +51,7 @@ class Published:
     logs: tuple[LogRange, ...] = ()
     loose_keys: tuple[str, ...] = ()  # Storage objects that may be nobody's now.
     jobs: tuple[JobId, ...] = ()  # Jobs that changed.
-    shrunk: frozenset[JobId] = frozenset()  # Jobs of which a checkpoint was let go, so that objects may be nobody's.
+    dropped: tuple[Checkpoint, ...] = ()  # Checkpoints that retention let go.
 
 
 class Cycle:
@@ -109,7 +110,7 @@ class Cycle:
                 ask.done(ask.result)
         if not desk.empty:
             said = Published(committed.last_seq, tuple(desk.logs), tuple(desk.loose_keys), tuple(desk.changed))
-            said.shrunk = desk.shrunk
+            said.dropped = tuple(desk.files.dropped) if desk.files else ()
             self.publish(said)
         self._tell_nodes(now)
         if again:

@@ -115,12 +115,6 @@ class Desk:
         return self.files
 
     @property
-    def shrunk(self) -> frozenset[JobId]:
-        """Jobs that need less of storage after this commit."""
-        forgotten = [forget.job for forget in self.forget]
-        return frozenset([*forgotten, *(entry.job for entry in self.files.dropped)] if self.files else forgotten)
-
-    @property
     def arrange(self) -> Setup:
         """What this batch writes about queues, pools, licences, schedules and use."""
         if self.setup is None:

@@ -60,6 +60,7 @@ class Housekeeping:
         now: Callable[[], float] = time.time,
         mono: Callable[[], float] = time.monotonic,
         new_name: Callable[[], str] = lambda: secrets.token_hex(8),
+        also: Iterable[Callable[[], None]] = (),
     ) -> None:
         self._store = store
         self._storage = storage
@@ -68,6 +69,7 @@ class Housekeeping:
         self._now = now
         self._mono = mono
         self._new_name = new_name
+        self._also = tuple(also)
         self._lock = threading.Lock()
         self._pieces: dict[AttemptRef, Counter[tuple[int, int, str]]] = {}  # How many were indexed since the last join.
         self._loose: dict[str, float] = {}  # Key -> since when it may be nobody's.
@@ -110,7 +112,7 @@ class Housekeeping:
 
     def round(self) -> None:
         """One round of everything. What fails is said and tried again in the next one."""
-        for part in (self.drop_old, self.join_small, self.delete_loose, self.sweep_orphans):
+        for part in (self.drop_old, self.join_small, self.delete_loose, self.sweep_orphans, *self._also):
             if not self._stop.is_set():
                 self._guarded(part)
 

@@ -105,8 +105,8 @@ def at_step(checkpoints: Iterable[Checkpoint], tasks: int, step: int) -> Whole |
 def to_drop(checkpoints: Sequence[Checkpoint], tasks: int, keeping: Keeping, attempt: int) -> list[Checkpoint]:
     """What need not be kept once `attempt` is at work: beyond the last K, not the best, not pinned.
 
-    The newest complete one always stays, and so does what the running attempt has not yet completed, and what was
-    taken over from another job: parts of it may be named by any later manifest.
+    The newest complete one always stays, and so does what the running attempt may yet complete (tasks report their
+    steps in order), and what was taken over from another job: parts of it may be named by any later manifest.
     """
     wholes = gather(checkpoints, tasks)
     complete = [whole for whole in wholes if whole.complete]
@@ -117,9 +117,10 @@ def to_drop(checkpoints: Sequence[Checkpoint], tasks: int, keeping: Keeping, att
     best = _best(own, keeping)
     if best is not None:
         kept.add((best.attempt, best.step))
+    done = max((whole.step for whole in own if whole.attempt == attempt), default=-1)
     drop: list[Checkpoint] = []
     for whole in wholes:
-        growing = whole.attempt == attempt and not whole.complete and not _spoiled(whole)
+        growing = whole.attempt == attempt and whole.step > done and not whole.complete and not _spoiled(whole)
         if (whole.attempt, whole.step) not in kept and not whole.pinned and whole.attempt > 0 and not growing:
             drop.extend(whole.parts)
     return drop
