@@ -71,6 +71,8 @@ def launch_of(
 def limits_of(duty: Mapping[str, Any]) -> dict[str, Any]:
     """What the task may use, as far as it is limited at all."""
     limits = {**(duty.get("limits") or {}), **((duty.get("progress") or {}).get("limits") or {})}
+    if not limits.get("pin_cpus"):
+        limits.pop("cpus", None)  # How many processors to pin to; by itself it limits nothing.
     return {name: limit for name, limit in limits.items() if limit}
 
 

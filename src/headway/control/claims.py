@@ -31,7 +31,7 @@ def claim_body(job: Job, task: Task, resume: Checkpoint | None) -> dict[str, Any
         "gpus": list(task.gpus),
         "streams": spec.streams,
         "grace_s": spec.grace_s,
-        "limits": {"memory_bytes": spec.resources.memory_bytes},
+        "limits": {"memory_bytes": spec.resources.memory_bytes, "cpus": spec.resources.cpus},
         "resume": {"step": resume.step, "key": resume.key, "how": resume.how} if resume else None,
         "progress": {"seed": seed_of(job), **_words(spec.progress)},
     }

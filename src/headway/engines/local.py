@@ -40,6 +40,11 @@ print(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, setsid=True, setsigm
 """
 # All that an agent gets of the server's environment: nothing of the terminal in which the server happened to start.
 FOR_AGENTS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
+# And where packages and inputs come from, and how to get there; ranks see none of it.
+FOR_FETCHING = (
+    "UV_", "PIP_", "CONDA_", "MAMBA_", "AWS_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+    "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HEADWAY_AGENT_",
+)  # fmt: skip
 
 
 class LocalEngine:
@@ -58,7 +63,7 @@ class LocalEngine:
         self._settings = settings
         self._storage_dir = storage_dir
         self._agent = agent
-        self._env = {name: env[name] for name in FOR_AGENTS if name in env}
+        self._env = {name: env[name] for name in env if name in FOR_AGENTS or name.startswith(FOR_FETCHING)}
 
     def traits(self) -> Traits:
         return Traits("local", standing=True, proves_death=True)
