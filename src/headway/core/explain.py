@@ -8,34 +8,95 @@ from __future__ import annotations
 from headway.core.causes import TABLE
 from headway.core.model import Attempt, Cause, Job, State
 from headway.core.scheduler import Waiting
-from headway.core.units import show_duration
+from headway.core.shares import Short
+from headway.core.units import show_duration, show_size
 
 SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL"}
 SIGNALS |= {11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ"}
 
 
-def explain_waiting(job: Job, waiting: Waiting) -> str:
+def explain_waiting(job: Job, waiting: Waiting, now: float = 0.0) -> str:
     """Why this queued job does not run yet."""
-    if waiting.backing_off_s > 0:
-        return f"waits: tries again in {show_duration(waiting.backing_off_s)} ({explain_cause(job)})"
-    if waiting.no_nodes:
-        return "waits: no node has called home yet"
+    apart = _no_matter_of_room(job, waiting, now)
+    if apart:
+        return f"waits: {apart}"
     parts = []
     if waiting.ahead:
         parts.append(f'{_ordinal(waiting.ahead + 1)} in queue "{job.spec.queue}"')
+    if waiting.quota is not None:
+        parts.append(_quota(waiting.quota))
+    if waiting.licence is not None:
+        parts.append(_licence(*waiting.licence))
     parts.append(f"needs {wants(job)}")
+    parts += _room(waiting)
+    parts += _outlook(job, waiting, now)
+    said = "waits: " + "; ".join(parts)
+    return f"{said} ({explain_cause(job)})" if job.cause else said
+
+
+def _no_matter_of_room(job: Job, waiting: Waiting, now: float) -> str:
+    """What it waits for before room matters at all."""
+    if waiting.held:
+        return "it is held until somebody releases it"
+    if waiting.in_vain:
+        return f"in vain: {waiting.in_vain}"
+    if waiting.after:
+        more = f" and {len(waiting.after) - 3} more" if len(waiting.after) > 3 else ""
+        return f"for the end of {', '.join(waiting.after[:3])}{more}"
+    if waiting.backing_off_s > 0:
+        return f"tries again in {show_duration(waiting.backing_off_s)} ({explain_cause(job)})"
+    if waiting.until is not None:
+        return f"it is not to start before {show_duration(waiting.until - now)} from now"
+    return "no node has called home yet" if waiting.no_nodes else ""
+
+
+def _quota(short: Short) -> str:
+    if short.never:
+        wanted, most = _amount(short.wants, short.what), _amount(short.most, short.what)
+        return f"can never run here: it wants {wanted}, and the quota of {short.whose} is {most}"
+    return f"{short.whose} holds {_amount(short.held, short.what)} of its quota of {_amount(short.most, short.what)}"
+
+
+def _amount(value: float, what: str) -> str:
+    if what == "memory":
+        return show_size(int(value))
+    return f"{value:g} {what[:-1] if value == 1 else what}"
+
+
+def _licence(name: str, wanted: int, free: int, there: int) -> str:
+    if wanted > there:
+        return f'wants {wanted} of licence "{name}", of which there {"is" if there == 1 else "are"} {there}'
+    return f'wants {wanted} of licence "{name}", {free} of {there} are free'
+
+
+def _room(waiting: Waiting) -> list[str]:
+    parts = []
     if waiting.never:
         few = "no present node is" if waiting.nodes_wanted == 1 else f"fewer than {waiting.nodes_wanted} nodes are"
         parts.append(f"{few} large enough, even when empty")
     if waiting.nodes_wanted > 1:
         parts.append(f"{waiting.nodes_fitting} of {waiting.nodes_wanted} places are free")
     if waiting.lacks:
-        counted = ", ".join(f"{count} {_nodes(count)} {phrase}" for phrase, count in waiting.lacks)
-        parts.append(counted)
-    elif not waiting.never:
+        parts.append(", ".join(f"{count} {_nodes(count)} {phrase}" for phrase, count in waiting.lacks))
+    elif not (waiting.never or waiting.quota or waiting.licence):
         parts.append("is about to be placed")
-    said = "waits: " + "; ".join(parts)
-    return f"{said} ({explain_cause(job)})" if job.cause else said
+    return parts
+
+
+def _outlook(job: Job, waiting: Waiting, now: float) -> list[str]:
+    """When it may start, and what would start it now."""
+    parts = []
+    at, deadline = waiting.starts_at, job.spec.wishes.deadline
+    if at is not None and at > now:
+        soon = show_duration(at - now)
+        parts.append(f"expected to start in {soon}" if waiting.starts_exactly else f"not before {soon} from now")
+    elif waiting.starts_unknown:
+        parts.append("how long the others run is not known")
+    if deadline is not None and (deadline < now or (at is not None and at > deadline)):
+        parts.append("too late for its deadline")
+    if waiting.change:
+        parts.append(f"with {waiting.change} it would start now")
+    return parts
 
 
 def wants(job: Job) -> str:
@@ -81,7 +142,7 @@ def hint_for(job: Job) -> str:
 def explain_state(job: Job, waiting: Waiting | None = None, now: float = 0.0) -> str:
     """Where the job is and why, in one sentence."""
     if job.state is State.QUEUED:
-        return explain_waiting(job, waiting) if waiting else "waits in the queue"
+        return explain_waiting(job, waiting, now) if waiting else "waits in the queue"
     if job.state is State.STARTING:
         nodes = ", ".join(job.attempt.nodes) if job.attempt else ""
         return f"starts: attempt {job.number} is placed on {nodes} and waits to be claimed"

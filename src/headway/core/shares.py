@@ -102,6 +102,14 @@ class Shares:
                 found.append(Use(account, amount, now))
         return found
 
+    def copy(self) -> Shares:
+        other = Shares(self.half_life_s, self.cpus_per_gpu)
+        for account, ledger in self._ledgers.items():
+            twin = other._ledgers[account] = _Ledger(ledger.base)
+            twin.past, twin.rate = ledger.past, ledger.rate
+            twin.started, twin.running = ledger.started, ledger.running
+        return other
+
     def _weight(self, at: float, base: float) -> float:
         return float(2.0 ** max(-1000.0, min(1000.0, (at - base) / self.half_life_s)))
 

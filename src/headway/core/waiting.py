@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from headway.core.backfill import reserve
+from headway.core.change import cheapest_change
 from headway.core.fit import Need
+from headway.core.forecast import Forecast, Start, first_in_order, what_if
+from headway.core.history import ENDLESS
 from headway.core.model import Job, JobId
-from headway.core.order import Key, Lane, Order, Rank
-from headway.core.shares import Short
+from headway.core.order import Key, Lane, LaneName, Order, Rank
+from headway.core.shares import Short, amounts_of, counters_of
+from headway.core.trial import Trial
 from headway.core.view import View, wakes_at
 
 AHEAD_NAMED = 3
+SMALL = 2000  # Up to so many nodes and running jobs, a look ahead takes no time to speak of.
+LOOK_AHEAD = 60  # Plans per answer.
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,33 +38,79 @@ class Waiting:
     after: tuple[str, ...] = ()  # Jobs that must end first.
     in_vain: str = ""  # Why what it waits for can never come.
     quota: Short | None = None
-    licence: tuple[str, int, int] | None = None  # Name, how many are free, how many it wants.
+    licence: tuple[str, int, int, int] | None = None  # Its name; how many it wants, are free, are there at all.
     ahead_first: tuple[JobId, ...] = ()  # The first of those ahead.
     starts_at: float | None = None  # When it will probably start.
     starts_exactly: bool = False  # Whether that is what the plan would do; else it is not before that time.
+    starts_unknown: bool = False  # Nobody said how long those before it run.
     change: str = ""  # The smallest change with which it would start now.
 
 
-def why_waiting(job: Job, view: View, now: float, ahead: int | None = None) -> Waiting:
-    """Gather the evidence for one waiting job."""
-    return Why(view, now).of(job, ahead)
+def why_waiting(
+    job: Job, view: View, now: float, ahead: int | None = None, forecast: Forecast | None = None
+) -> Waiting:
+    """Gather all evidence for one waiting job: also when it may start, and what would start it now."""
+    why = Why(view, now, forecast)
+    found = why.of(job, ahead)
+    if job.id not in view.queued or found.never or found.no_nodes:
+        return found
+    start = why.start(job) or earliest_start(view, job, now)
+    change = "" if start is not None and start.at <= now else cheapest_change(view, job, now)
+    return replace(starting(found, start), change=change, ahead_first=why.first_ahead(found.ahead))
 
 
-def why_all_waiting(jobs: Iterable[Job], view: View, now: float) -> dict[JobId, Waiting]:
-    """The evidence for many: what they have in common is looked up once."""
-    why = Why(view, now)
-    return {job.id: why.of(job) for job in jobs}
+def why_all_waiting(
+    jobs: Iterable[Job], view: View, now: float, forecast: Forecast | None = None
+) -> dict[JobId, Waiting]:
+    """The evidence for many: what they have in common is looked up once. Starts are told if a forecast is at hand."""
+    why = Why(view, now, forecast)
+    found = {}
+    for job in jobs:
+        found[job.id] = starting(why.of(job), why.start(job))
+    return found
+
+
+def starting(waiting: Waiting, start: Start | None) -> Waiting:
+    if start is None or start.at == ENDLESS:
+        return waiting
+    if start.guessed:
+        return replace(waiting, starts_unknown=True)
+    return replace(waiting, starts_at=start.at, starts_exactly=start.exact)
+
+
+def earliest_start(view: View, job: Job, now: float) -> Start | None:
+    """When a job will start: looked ahead in a small house, and not before its own places are free in a large one."""
+    if len(view.active) <= SMALL and len(view.rooms) <= SMALL:
+        return what_if(view, job, now, LOOK_AHEAD)
+    trial = Trial(view, now, 0)
+    name = view.lane_name(job)
+    found = reserve(job.id, name.need, view.free, trial.leaving, now, name.length.limit_s)
+    lengths = {id(length): length for length in view.lengths.values()}.values()
+    guessed = any(trial.order.estimate_s(length) == ENDLESS for length in lengths)
+    return Start(found.at, False, guessed) if found is not None else None
 
 
 class Why:
     """Answers about one view at one moment. Nodes are counted once for each need, lanes once for each rank."""
 
-    def __init__(self, view: View, now: float) -> None:
+    def __init__(self, view: View, now: float, forecast: Forecast | None = None) -> None:
         self.view = view
         self.now = now
+        self.forecast = forecast
         self.order: Order = view.order(now)
         self._counts: dict[Need, tuple[int, tuple[tuple[str, int], ...], bool]] = {}
         self._firsts: dict[int, Rank] = {}
+
+    def start(self, job: Job) -> Start | None:
+        """When it starts, by the forecast; None without one."""
+        if self.forecast is None or job.id not in self.view.queued:
+            return None
+        return self.forecast.start(job.id)
+
+    def first_ahead(self, ahead: int) -> tuple[JobId, ...]:
+        if not ahead:
+            return ()
+        return tuple(job.id for job in first_in_order(self.view, self.now, min(ahead, AHEAD_NAMED)))
 
     def of(self, job: Job, ahead: int | None = None) -> Waiting:
         view, now = self.view, self.now
@@ -80,32 +133,33 @@ class Why:
         view = self.view
         name = view.lane_name(job)
         fitting, lacking, never = self._counted(name.need)
-        named: tuple[JobId, ...] = ()
-        if ahead is None:
-            ahead = self.ahead(job)
-        found = Waiting(
-            ahead=ahead,
-            ahead_first=named,
+        licence = self._licence(name)
+        return Waiting(
+            ahead=self.ahead(job) if ahead is None else ahead,
             nodes_wanted=job.spec.nodes,
             nodes_fitting=fitting,
             nodes_seen=len(view.rooms),
             lacks=lacking,
             never=never,
+            quota=self._quota(job, name),
+            licence=licence,
         )
-        short = None
-        if name.queue in view.queues:
-            lane = view.lanes.get(name)
-            if lane is not None:
-                short = view.counted.short(self.order.queue(name.queue), lane.counters, lane.amounts)
-        if short is not None:
-            found = replace(found, quota=short[1])
+
+    def _quota(self, job: Job, name: LaneName) -> Short | None:
+        if name.queue not in self.view.queues:
+            return None
+        counters = counters_of(name.queue, name.project, name.user)
+        amounts = amounts_of(job.spec.nodes, job.spec.resources)
+        short = self.view.counted.short(self.order.queue(name.queue), counters, amounts)
+        return short[1] if short is not None else None
+
+    def _licence(self, name: LaneName) -> tuple[str, int, int, int] | None:
         for licence, count in name.licences:
-            free = view.licences.get(licence, 0) - view.licences_held.get(licence, 0)
+            there = self.view.licences.get(licence, 0)
+            free = max(0, there - self.view.licences_held.get(licence, 0))
             if count > free:
-                never = count > view.licences.get(licence, 0)
-                found = replace(found, licence=(licence, max(0, free), count), never=found.never or never)
-                break
-        return found
+                return licence, count, free, there
+        return None
 
     def ahead(self, job: Job) -> int:
         """How many waiting jobs go before this one."""
