@@ -1,0 +1,120 @@
+"""A small training that can be compared bit by bit, and a job that runs it in a living Headway."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.living import Living
+from tests.waiting import wait_until
+
+SCRIPT = '''
+"""The weights after step n depend on nothing but n. Saves by rename every few steps, and when it is told to end."""
+import os, pickle, signal, sys, time
+
+steps, pace_s, every = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+place = os.environ["HEADWAY_CHECKPOINT_DIR"]
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+
+
+def save(step, weights):
+    with open(f"{place}/model.tmp", "wb") as file:
+        pickle.dump((step, weights), file)
+    os.replace(f"{place}/model.tmp", f"{place}/model-{step}.pkl")
+    for name in os.listdir(place):
+        if name.endswith(".pkl") and int(name[6:-4]) < step - 2 * every:
+            os.unlink(f"{place}/{name}")
+
+
+step, weights = 0, [((i * 2654435761) % 2**32) / 2**32 for i in range(700)]
+saved = [int(name[6:-4]) for name in os.listdir(place) if name.endswith(".pkl")]
+if saved:
+    with open(f"{place}/model-{max(saved)}.pkl", "rb") as file:
+        step, weights = pickle.load(file)
+print("from", step, os.environ.get("HEADWAY_RESUME_STEP", 0), flush=True)
+while step < steps:
+    for i in range(0, len(weights), 7):
+        weights[i] = (weights[i] * 3.7 * (1 - weights[i]) + weights[i - 1] * 1e-3) % 1.0
+    step += 1
+    if told or step % every == 0:
+        save(step, weights)
+    print("step", step, flush=True)
+    if told:
+        sys.exit(0)
+    time.sleep(pace_s)
+with open(os.environ["HEADWAY_OUTPUT_DIR"] + "/final.pkl", "wb") as file:
+    pickle.dump((step, weights), file)
+'''
+
+
+def undisturbed(steps: int) -> bytes:
+    """The final model of a training that nobody touched."""
+    weights = [((i * 2654435761) % 2**32) / 2**32 for i in range(700)]
+    for _ in range(steps):
+        for i in range(0, len(weights), 7):
+            weights[i] = (weights[i] * 3.7 * (1 - weights[i]) + weights[i - 1] * 1e-3) % 1.0
+    return pickle.dumps((steps, weights))
+
+
+@dataclass
+class Training:
+    living: Living
+    steps: int
+    pace_s: float = 0.01
+    every: int = 10
+    job: str = ""
+
+    def begin(self, *words: str) -> Training:
+        self.living.script("train.py", SCRIPT)
+        numbers = [str(self.steps), str(self.pace_s), str(self.every)]
+        self.job = self.living.submit("--no-bundle", *words, "train.py", *numbers)
+        return self
+
+    def directory(self, attempt: int) -> Path:
+        return self.living.home / f"state/nodes/local-1/tasks/{self.job}-{attempt}-0"
+
+    def words(self, attempt: int, word: str) -> list[int]:
+        """The numbers that an attempt wrote after a word, read from the node's own file."""
+        try:
+            lines = (self.directory(attempt) / "rank0.out").read_text().splitlines()
+        except OSError:
+            return []
+        return [int(line.split()[1]) for line in lines if line.startswith(word + " ")]
+
+    def seen(self, attempt: int) -> int:
+        return max(self.words(attempt, "step"), default=0)
+
+    def until(self, attempt: int, step: int) -> None:
+        wait_until(lambda: self.seen(attempt) >= step, every_s=0.01, what=f"step {step} of attempt {attempt}")
+
+    def began(self, attempt: int) -> int:
+        """Wait for the first line of an attempt; the step that it resumed from."""
+        return (
+            wait_until(lambda: [f + 1 for f in self.words(attempt, "from")], every_s=0.01, what=f"attempt {attempt}")[0]
+            - 1
+        )
+
+    def pid(self) -> int:
+        for entry in Path("/proc").iterdir():
+            try:
+                tagged = f"HEADWAY_TASK={self.job}/".encode() in (entry / "environ").read_bytes()
+                if tagged and b"train.py" in (entry / "cmdline").read_bytes():
+                    return int(entry.name)
+            except OSError:
+                continue
+        return 0
+
+    def checkpoints(self) -> list[dict[str, Any]]:
+        return list(json.loads(self.living.ok("checkpoints", self.job, "--json"))["checkpoints"])
+
+    def finished_like_an_undisturbed_one(self) -> dict[str, Any]:
+        ended = self.living.wait(self.job)
+        assert ended["state"] == "succeeded", ended["sentence"]
+        place = self.living.place / "kept"
+        self.living.ok("cp", f"{self.job}:final.pkl", str(place))
+        assert place.read_bytes() == undisturbed(self.steps)
+        return ended
