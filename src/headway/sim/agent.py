@@ -120,6 +120,8 @@ class Agent:
         elif isinstance(act, agent.EndAgent):
             self.world.tell(self.machine.name, f"agent {self.epoch} ended itself")
             self.end()
+        else:
+            raise NotImplementedError(f"the simulated agent cannot perform {act}")
 
     def _hold(self, act: agent.Hold) -> None:
         if self.world.happens(self.simulation.faults.claim_refused):

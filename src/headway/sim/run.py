@@ -49,7 +49,7 @@ class Simulation:
         self.server = Server(self)
         self.engine = Engine(self, proves_death=chance.random() < 0.5)
         self.busy_s = chance.choice((120.0, 300.0, 600.0))
-        self.workload = Workload(self, chance.randint(5, 15), self.busy_s * 0.7)
+        self.workload = Workload(self, chance.randint(5, 12), self.busy_s * 0.7)
         self.weather = faults.Weather(self)
         self.world.after(LOOK_INTO_THE_BOOK_EVERY_S, self._look_into_the_book)
 

@@ -76,7 +76,7 @@ class Workload:
             ("train",),
             name,
             nodes=nodes,
-            ranks_per_node=chance.choice((1, 1, 1, 2, 4)),
+            ranks_per_node=chance.choice((1, 1, 1, 1, 2, 4)),
             resources=wants,
             priority=chance.choice((0, 0, 5)),
             retries_max=chance.choice((0, 1, 3)),
@@ -84,10 +84,10 @@ class Workload:
             wall_s_max=world.between(5.0, 60.0) if kind == "limited" else None,
         )
         base = Script(
-            world.between(100.0, 400.0) if kind == "long" else world.between(0.0, 60.0),
+            world.between(80.0, 300.0) if kind == "long" else world.between(0.0, 60.0),
             on_term=chance.choice(("dies", "cleans up", "ignores")),
             cleanup_s=world.between(0.1, 10.0),
-            bytes_per_s=chance.choice((0.0, 5.0, 50.0, 200.0)),
+            bytes_per_s=chance.choice((0.0, 0.0, 5.0, 50.0, 200.0)),
             leaves_s=world.between(0.1, 30.0) if world.happens(0.15) else 0.0,
         )
         return Plan(name, kind, spec, base, fails={"failing": 1000, "one fails": 1000, "flaky": 2}.get(kind, 0))
