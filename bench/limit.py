@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 COUNT = 1000
@@ -41,6 +43,18 @@ def measure() -> float:
     command = [sys.executable, "-I", "-S", os.path.abspath(__file__)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIME_LIMIT_S)
     return float(json.loads(done.stdout))
+
+
+def fsync_ms() -> float:
+    """What one durable write costs at the least: the median of some, in milliseconds."""
+    took = []
+    with tempfile.TemporaryFile() as file:
+        for _ in range(50):
+            os.write(file.fileno(), bytes(4096))
+            begin = time.perf_counter()
+            os.fdatasync(file.fileno())
+            took.append(time.perf_counter() - begin)
+    return statistics.median(took) * 1000
 
 
 if __name__ == "__main__":
