@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from functools import partial
 
 from headway_agent import s3
 from headway_agent.cache import Cache, bytes_max
@@ -165,8 +166,7 @@ def _tree(work: Work, url: str) -> str:
                 raise WrongContent(f"has the key {key!r}, which is not a path")
             target = os.path.join(draft, path)
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            remote = Remote(f"s3://{bucket}/{key}", work.site.environ)
-            _patiently(work, lambda remote=remote, target=target: _download(work, remote, target, ""))  # type: ignore[misc]
+            _patiently(work, partial(_download, work, Remote(f"s3://{bucket}/{key}", work.site.environ), target, ""))
         return {"url": shown(url)}
 
     home, _ = _cache(work).get(_key(url, repr(sorted(objects))), work.directory, make)

@@ -5,11 +5,11 @@ It comes last on PYTHONPATH: what a job brings itself goes first, and an install
 
 from __future__ import annotations
 
-import hashlib
 import os
 
 import headway_agent
 from headway_agent.nodedir import NodeDir, remove_tree
+from headway_agent.upgrading import sha256_of
 
 FOLDER = "headway_shim"
 
@@ -20,7 +20,7 @@ def put(node_dir: NodeDir) -> str:
     if not files:
         return ""
     content = b"".join(name.encode() + b"\0" + data for name, data in sorted(files.items()))
-    place = node_dir.file(f"shim-{hashlib.sha256(content).hexdigest()[:12]}")
+    place = node_dir.file(f"shim-{sha256_of(content)[:12]}")
     if os.path.isdir(place):
         return place
     fresh = f"{place}.new-{os.getpid()}"

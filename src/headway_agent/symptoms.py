@@ -127,8 +127,8 @@ WRAPPERS = re.compile(r"^(?:[\w.]*\.)?(?:ChildFailedError|CalledProcessError|Pro
 # Exceptions that name no kind: the lines around them are asked too.
 VAGUE = re.compile(
     r"^(?:[\w.]*\.)?(?:RuntimeError|Exception|OSError|IOError|SystemError|InternalError|\w*XlaRuntimeError"
-    r"|DistBackendError|DistStoreError|DistNetworkError|DistError|OutOfMemoryError|AcceleratorError|ResourceExhaustedError"
-    r"|RendezvousTimeoutError|KeyboardInterrupt)\b"
+    r"|DistBackendError|DistStoreError|DistNetworkError|DistError|OutOfMemoryError|AcceleratorError"
+    r"|ResourceExhaustedError|RendezvousTimeoutError|KeyboardInterrupt)\b"
 )
 EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::|$)")
 BARE_ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?::|$)")
