@@ -11,7 +11,6 @@ import selectors
 import signal
 import sys
 import time
-import traceback
 from functools import partial
 
 from headway_agent import facts, overseeing, preparing, progress, progressing, shim, shipping, storing, upgrading
@@ -539,5 +538,7 @@ def main(flags: Mapping[str, Any]) -> int:
     try:
         return agent.run()
     except Exception as error:
+        import traceback
+
         agent.log.say("agent failed", error=repr(error), where=traceback.format_exc()[-2000:])
         raise
