@@ -39,11 +39,14 @@ def main() -> int:
 
 
 def report(results: Iterable[Result]) -> int:
-    """Print what failed; the exit code is that of the gravest failure."""
-    failed = [result for result in results if result.kind]
+    """Print what failed, the first stories as soon as they are known; the exit code is that of the gravest failure."""
+    failed: list[Result] = []
+    for result in results:
+        if result.kind:
+            failed.append(result)
+            if len(failed) <= SHOWN_MOST:
+                print(f"\nseed {result.seed} ({result.kind}): {result.sentence}\n{result.story}", flush=True)
     failed.sort(key=lambda result: (EXIT_CODES[result.kind], result.seed))
-    for result in failed[:SHOWN_MOST]:
-        print(f"\nseed {result.seed} ({result.kind}): {result.sentence}\n{result.story}")
     if failed:
         print(f"\n{len(failed)} seeds failed:")
         for result in failed:
