@@ -23,6 +23,12 @@ class _Changed:
     before: Job
     after: Job
     events: list[Event] = field(default_factory=list)
+    earlier: list[JobChange] = field(default_factory=list)  # Attempts that ended and were followed in this very batch.
+
+    @property
+    def newest(self) -> JobChange:
+        before = self.earlier[-1].job if self.earlier else self.before
+        return JobChange(self.after, before.version, tuple(self.events), self.after.spec is not before.spec)
 
 
 @dataclass
@@ -78,6 +84,11 @@ class Desk:
         if held is None:
             held = self.changed[job.id] = _Changed(job, job)
             after = replace(after, version=job.version + 1)
+        elif after.number != held.after.number and held.after.attempt is not None:
+            # A job is saved with its newest attempt only: the one before must be written down as it ended.
+            held.earlier.append(held.newest)
+            held.events = []
+            after = replace(after, version=held.after.version + 1)
         held.events.extend(record(held.after, after, self.now))
         held.after = after
         self.touched.add(job.id)
@@ -141,10 +152,7 @@ class Desk:
         )
 
     def batch(self) -> Batch:
-        changes = [
-            JobChange(each.after, each.before.version, tuple(each.events), each.after.spec is not each.before.spec)
-            for each in self.changed.values()
-        ]
+        changes = [change for each in self.changed.values() for change in (*each.earlier, each.newest)]
         return Batch(
             jobs=[*self.new, *changes],
             nodes=list(self.nodes.values()),

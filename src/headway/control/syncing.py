@@ -159,10 +159,10 @@ def _save_node(desk: Desk, session: Session, body: Mapping[str, Any], known: Nod
     if known is None or known.boot_id != node.boot_id:
         data = {"node": node.id, "pool": node.pool, "cpus": granted.cpus, "memory_bytes": granted.memory_bytes}
         desk.say(Event("NodeJoined", desk.now, data={**data, "gpus": granted.gpus}))
-    if not body.get("notice") and session.closed_because:
+    stays = bool(session.closed_because) and not body.get("notice")
+    if stays:
         session.closed_because = ""  # The machine stays after all.
-        desk.book.saw_node(node)
-    if node != known:
+    if node != known or stays:
         desk.save_node(node, not session.closed_because, session.closed_because)
 
 

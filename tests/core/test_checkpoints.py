@@ -1,0 +1,151 @@
+"""Which checkpoint is resumed from, which are kept, and what was lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.account import Loss, account, loss_of
+from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, at_step, gather, newest, to_drop
+from headway.core.model import Attempt, Cause
+from headway.core.progress_spec import Keeping
+
+
+def a_checkpoint(step: int, attempt: int = 1, task: int = 0, **fields: Any) -> Checkpoint:
+    key = f"jobs/j1/{attempt}/checkpoints/{step}-{task}"
+    return Checkpoint("j1", attempt, task, step, **{"how": "renamed", "key": key, **fields})
+
+
+def picked(*entries: Checkpoint, tasks: int = 1) -> tuple[int, int] | None:
+    whole = newest(entries, tasks)
+    return (whole.attempt, whole.step) if whole else None
+
+
+def test_the_newest_step_is_resumed_from_whatever_attempt_it_is_of() -> None:
+    assert picked() is None
+    assert picked(a_checkpoint(5), a_checkpoint(9), a_checkpoint(7, attempt=2)) == (1, 9)
+
+
+def test_of_equal_steps_the_better_known_wins_and_then_the_newer_attempt() -> None:
+    assert picked(a_checkpoint(5, 1, how="declared"), a_checkpoint(5, 2, how="settled")) == (1, 5)
+    assert picked(a_checkpoint(5, 1), a_checkpoint(5, 2)) == (2, 5)
+
+
+def test_a_gang_resumes_only_from_a_step_that_all_its_tasks_have_in_one_attempt() -> None:
+    mixed = [a_checkpoint(9, 1, 0), a_checkpoint(9, 2, 1), a_checkpoint(5, 1, 0), a_checkpoint(5, 1, 1)]
+    assert picked(*mixed, tasks=2) == (1, 5)
+    assert picked(*mixed, a_checkpoint(9, 2, 0, how="settled"), tasks=2) == (2, 9)
+
+
+def test_a_gang_is_known_as_well_as_its_weakest_share() -> None:
+    whole = newest([a_checkpoint(5, how="declared"), a_checkpoint(5, task=1, how="settled")], 2)
+    assert whole is not None
+    assert whole.how == "settled"
+    assert [part.task for part in whole.parts] == [0, 1]
+
+
+def test_one_that_was_set_aside_is_never_resumed_from() -> None:
+    assert picked(a_checkpoint(5), a_checkpoint(9, state=SET_ASIDE)) == (1, 5)
+    assert at_step([a_checkpoint(9, state=SET_ASIDE)], 1, 9) is None
+
+
+def kept(entries: list[Checkpoint], tasks: int = 1, attempt: int = 1, **keeping: Any) -> list[tuple[int, int]]:
+    gone = {each.id for each in to_drop(entries, tasks, Keeping(**keeping), attempt)}
+    return [(each.attempt, each.step) for each in entries if each.id not in gone]
+
+
+def test_the_last_ones_are_kept() -> None:
+    entries = [a_checkpoint(step) for step in range(1, 7)]
+    assert kept(entries) == [(1, 4), (1, 5), (1, 6)]
+    assert kept(entries, keep_last=1) == [(1, 6)]
+
+
+@pytest.mark.parametrize(("mode", "best"), [("min", 2), ("max", 4)])
+def test_the_best_by_its_metric_is_kept(mode: str, best: int) -> None:
+    losses = {1: 0.5, 2: 0.1, 3: 0.4, 4: 0.9, 5: 0.5}
+    entries = [a_checkpoint(step, metrics={"loss": loss}) for step, loss in losses.items()]
+    assert kept(entries, keep_last=1, best_metric="loss", best_mode=mode) == [(1, best), (1, 5)]
+    assert kept(entries, keep_last=1, best_metric="other") == [(1, 5)]
+
+
+def test_pinned_ones_and_those_taken_over_from_another_job_are_kept() -> None:
+    entries = [a_checkpoint(1, 0), a_checkpoint(2, pinned=True), a_checkpoint(3), a_checkpoint(4)]
+    assert kept(entries, keep_last=1) == [(0, 1), (1, 2), (1, 4)]
+
+
+def test_what_the_running_attempt_may_yet_complete_is_kept_and_what_nobody_can_complete_is_not() -> None:
+    old_half = a_checkpoint(7, attempt=1)
+    passed_over = a_checkpoint(3, attempt=2)
+    growing = a_checkpoint(9, attempt=2)
+    whole = [a_checkpoint(5, attempt=2), a_checkpoint(5, attempt=2, task=1)]
+    entries = [old_half, passed_over, growing, *whole]
+    assert kept(entries, 2, attempt=2) == [(2, 9), (2, 5), (2, 5)]
+
+
+ENTRIES = st.lists(
+    st.builds(
+        a_checkpoint,
+        st.integers(0, 6),
+        st.integers(0, 3),
+        st.integers(0, 1),
+        how=st.sampled_from(HOW),
+        state=st.sampled_from(["committed", "committed", SET_ASIDE]),
+        pinned=st.booleans(),
+        metrics=st.dictionaries(st.just("loss"), st.floats(-9, 9)),
+    ),
+    max_size=20,
+    unique_by=lambda each: each.id,
+)
+
+
+@given(ENTRIES, st.integers(1, 3), st.integers(1, 3), st.sampled_from(["", "loss"]))
+def test_retention_never_takes_what_would_be_resumed_from(
+    entries: list[Checkpoint], attempt: int, keep_last: int, metric: str
+) -> None:
+    gone = {each.id for each in to_drop(entries, 2, Keeping(keep_last, metric), attempt)}
+    left = [each for each in entries if each.id not in gone]
+    before, after = newest(entries, 2), newest(left, 2)
+    assert before == after
+    assert not any(each.pinned or each.attempt == 0 for each in entries if each.id in gone and _whole(each, entries))
+    # What is left is stable: the same retention takes nothing more.
+    assert to_drop(left, 2, Keeping(keep_last, metric), attempt) == []
+
+
+def _whole(entry: Checkpoint, entries: list[Checkpoint]) -> bool:
+    of_step = [each for each in entries if (each.attempt, each.step) == (entry.attempt, entry.step)]
+    return any(each.id == entry.id and gather(of_step, 2)[0].complete for each in of_step)
+
+
+# --- the account ------------------------------------------------------------------------------------------------------
+
+LOST = Attempt(1, (), 10.0, 20.0, 100.0, Cause.NODE_LOST, seen_step=130, committed_step=100, committed_at=80.0)
+
+
+def test_steps_lost_are_those_seen_and_not_committed_and_seconds_run_from_the_newest_commit() -> None:
+    assert loss_of(LOST) == Loss(30, 20.0)
+    assert loss_of(LOST, lambda attempt: 0.5) == Loss(30, 20.0, 10.0)
+
+
+def test_without_a_commit_all_since_the_start_or_the_resumed_step_is_lost() -> None:
+    bare = replace(LOST, committed_step=None, committed_at=None)
+    assert loss_of(bare) == Loss(130, 80.0)
+    assert loss_of(replace(bare, resumed_step=120)) == Loss(10, 80.0)
+    assert loss_of(replace(bare, seen_step=None)) == Loss(0, 80.0)
+
+
+@pytest.mark.parametrize("change", [{"cause": None}, {"ended_at": None}, {"started_at": None}])
+def test_a_success_what_goes_on_and_what_never_ran_lose_nothing(change: dict[str, Any]) -> None:
+    assert loss_of(replace(LOST, **change)) == Loss()
+
+
+def test_the_account_adds_up_by_cause() -> None:
+    found = account(
+        [LOST, replace(LOST, number=2, cause=Cause.PREEMPTED), replace(LOST, number=3), Attempt(4, (), 1.0)]
+    )
+    assert found.total == Loss(90, 60.0)
+    assert dict(found.by_cause) == {"node_lost": Loss(60, 40.0), "preempted": Loss(30, 20.0)}
+    assert [number for number, _ in found.attempts] == [1, 2, 3, 4]
