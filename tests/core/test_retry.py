@@ -23,7 +23,7 @@ not_a_number     user      no   no
 import_error     user      no   no
 data_missing     user      no   no
 permission_denied  user    no   no
-disk_full        user      yes  no
+disk_full        user      no   no
 shared_memory    user      no   no
 collective_timeout  user   yes  no
 image_refused    user      no   no

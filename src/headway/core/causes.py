@@ -73,7 +73,7 @@ TABLE: dict[Cause, Row] = {
         Whose.USER, Again.NEVER, "was denied access", "see whose file it is; ranks run as the agent's user"
     ),
     Cause.DISK_FULL: Row(
-        Whose.USER, Again.IN_BUDGET, "found the disk full", "write less, or free space on the node that is named"
+        Whose.USER, Again.NEVER, "found the disk full", "write less, or free space on the node that is named"
     ),
     Cause.SHARED_MEMORY: Row(
         Whose.USER, Again.NEVER, "ran out of shared memory", "use fewer data loaders, or give /dev/shm more room"
