@@ -213,10 +213,15 @@ class Cycle:
             stored = progress.answer(body)
             said |= stored
             news = news or stored
-        if news or wait_s <= 0 or body.get("agent_version") != self.agent_version:
+        at_once = bool(news) or wait_s <= 0 or body.get("agent_version") != self.agent_version
+        # An agent holds one call. Whoever made those before is dead or has hung up: what they are told, nobody hears.
+        for left in [each for each in session.parked if not at_once or each.agent_epoch != session.agent_epoch]:
+            session.parked.remove(left)
+            left.deliver({**said, "duties": [], "gone": []})
+        if at_once:
             deliver({**said, "resend": resend, "safe": self._safe(body, full, session)})
         else:
-            session.parked.append(Parked(deliver, mono + wait_s))
+            session.parked.append(Parked(deliver, mono + wait_s, session.agent_epoch))
 
     def _say(self, session: Session, now: float, full: bool) -> Reply:
         duties, gone = sessions.changes(session, self.book, now, full)

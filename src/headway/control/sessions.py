@@ -25,6 +25,7 @@ class Parked:
 
     deliver: Callable[[Reply], None]
     until: float
+    agent_epoch: int = 0
 
 
 @dataclass
