@@ -32,6 +32,10 @@ NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc"}
 # Written so that a pattern does not find itself in this file.
 LEFTOVERS = re.compile(r"\b(TO[D]O|FIX[M]E|XX[X]|HAC[K])\b")
 FOREIGN = re.compile(r"pypi\.org|pythonhosted\.org|npmjs\.|debian\.org|(?<![\w.~}$-])/(?:[w]ork|[r]oot)/")
+# What runs on nodes, with any Python from 3.8 on: the agent, and the SDK that it puts in the way of jobs.
+ON_NODES = ("src/headway_agent/", "src/headway/training/", "src/headway/__init__.py")
+# Libraries of users, loaded only by those who use them.
+OF_USERS = {"cloudpickle", "torch"}
 CLOCKS = {"now", "utcnow", "today"}
 NEWER_THAN_38 = {"annotationlib", "compression", "graphlib", "tomllib", "zoneinfo"}
 
@@ -167,9 +171,9 @@ def test_the_core_asks_no_clock_and_opens_no_file() -> None:
     none_of(offenders, "time and files come into the core as arguments")
 
 
-def test_the_agent_is_written_in_python_3_8() -> None:
+def test_what_runs_on_nodes_is_written_in_python_3_8() -> None:
     offenders = []
-    for name in python_files("src/headway_agent/"):
+    for name in python_files(*ON_NODES):
         try:
             ast.parse(text(name), filename=name, feature_version=(3, 8))
         except SyntaxError as error:
@@ -180,11 +184,11 @@ def test_the_agent_is_written_in_python_3_8() -> None:
     none_of(offenders, "newer than Python 3.8")
 
 
-def test_the_agent_needs_nothing_but_the_standard_library() -> None:
-    known = (set(sys.stdlib_module_names) - NEWER_THAN_38) | {"headway_agent"}
+def test_what_runs_on_nodes_needs_nothing_but_the_standard_library() -> None:
+    known = (set(sys.stdlib_module_names) - NEWER_THAN_38) | {"headway_agent", "headway"} | OF_USERS
     offenders = [
         f"{name}:{line}: {module}"
-        for name in python_files("src/headway_agent/")
+        for name in python_files(*ON_NODES)
         for line, module in imports(name)
         if module.partition(".")[0] not in known
     ]

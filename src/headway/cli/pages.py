@@ -145,7 +145,7 @@ def lost(account: Any) -> str:
 def _loss(loss: Shown) -> str:
     steps, seconds, money = loss.get("steps") or 0, loss.get("seconds") or 0.0, loss.get("money")
     parts = [f"{steps} {'step' if steps == 1 else 'steps'}"] if steps else []
-    parts += [show_duration(seconds)] if seconds else []
+    parts += [show_duration(seconds)] if steps or seconds >= 0.05 else []  # Less is the time that ending took.
     parts += [f"{money:.2f} in money"] if money else []
     return ", ".join(parts)
 

@@ -39,20 +39,17 @@ class HeadwayCallback(_Callback):  # type: ignore[misc]
         super().__init__()
         self.save_every = save_every
         self.folder = directory or files.directory()
-        self._epoch = 0
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._epoch = epoch
+        self._cut_short = False
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if stop_requested():
-            self._save(self._epoch)
+            # Keras leaves the epoch after this batch, and tells of its end: there it is saved.
             self.model.stop_training = True
+            self._cut_short = batch + 1 != (self.params or {}).get("steps")
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        stopped = bool(self.model.stop_training)
-        if not stopped and (epoch + 1) % max(1, self.save_every) == 0:
-            self._save(epoch + 1)
+        if self.model.stop_training or (epoch + 1) % max(1, self.save_every) == 0:
+            self._save(epoch if self._cut_short else epoch + 1)
 
     def _save(self, epoch: int) -> None:
         model = self.model

@@ -1,0 +1,39 @@
+"""Functions as jobs, on a living Headway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headway
+from headway.client import calls
+from tests.living import Living
+
+pytestmark = pytest.mark.real
+
+
+def square(number: int) -> int:
+    if number < 0:
+        raise ValueError("negative")
+    return number * number
+
+
+@pytest.fixture
+def executor(living: Living) -> Iterator[calls.Executor]:
+    made = headway.Executor(cpus=0.1)
+    yield made
+    made.client.close()
+
+
+def test_calls_come_back_with_their_results(executor: calls.Executor, tmp_path: Path) -> None:
+    assert executor.submit(square, 7).result(120) == 49
+    jobs = executor.map_array(square, [1, 2, -3])
+    done = {each.id for each in headway.as_completed(jobs, timeout_s=120)}
+    assert done == {each.id for each in jobs}
+    assert [each.result() for each in jobs[:2]] == [1, 4]
+    assert isinstance(jobs[2].exception(), ValueError)
+    with pytest.raises(ValueError, match="negative"):
+        jobs[2].result()
+    assert any("ValueError" in line for line in jobs[2].logs())
