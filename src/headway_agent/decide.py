@@ -162,6 +162,8 @@ def _hold_failed(state: State, fact: HoldFailed, now: float, acts: list[Act]) ->
         state.go_waits.pop(fact.task, None)
         task.detail = fact.detail
         enter(state, task, REFUSED, now)
+    elif task is not None and task.phase == CLAIMED:
+        task.held = False  # It was claimed before its keeper died: too late to refuse, but it cannot go.
 
 
 def _preparing(state: State, fact: Preparing, now: float, acts: list[Act]) -> None:
@@ -478,6 +480,9 @@ def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[
         return
     if _will_go(state, now):
         _stop(state, task, 0.0, "reclaimed", now, acts)
+        return
+    if not task.held:
+        _over(state, task, lost(()), {}, now)
         return
     if task.phase != CLAIMED or now >= state.deadline_s:
         # Not at the keeper yet; or no lease, no user code: it goes once it is held, or with the next reply in time.

@@ -46,6 +46,7 @@ class Task:
     port: int = 0
     detail: str = ""
     cause: str = ""  # Why it could not be prepared.
+    held: bool = True  # False once it was claimed and a new keeper could not take it.
     started_at: float = 0.0
     exits: list[Exit] = field(default_factory=list)  # In the order in which the keeper saw them.
     stopped: bool = False  # The server asked for its end.

@@ -349,6 +349,15 @@ def test_a_reply_that_was_overtaken_starts_nothing_and_its_news_are_told_again()
     assert exchange(state, said=8)[0]["troubles"]
 
 
+def test_a_claimed_task_that_a_new_keeper_cannot_take_is_lost_when_it_shall_go() -> None:
+    state = a_claimed()
+    agent.decide(state, KeeperListed([]), 1.0)
+    agent.decide(state, HoldFailed(T, "no room"), 1.0)
+    _, acts = exchange(state, duties=[a_duty("go")])
+    assert not [act for act in acts if isinstance(act, Go)]
+    assert exchange(state)[0]["reports"][0]["outcome"]["cause"] == "outcome_lost"
+
+
 def test_troubles_are_said_once_and_their_end_too() -> None:
     state = a_state()
     agent.decide(state, Troubled("logs", "disk full"), 1.0)
