@@ -64,8 +64,8 @@ def test_killed_without_notice_again_and_again_it_loses_one_interval_at_most(liv
         training.until(attempt, resumed + training.every + chance.randint(5, 25))
         WAYS[attempt % len(WAYS)](living, training)
         seen = training.seen(attempt) if training.directory(attempt).exists() else 0
-        if WAYS[attempt % len(WAYS)] is kill_rank:
-            living.run("retry", training.job)  # Do not wait until it has backed off.
+        training.ended(attempt)
+        living.run("retry", training.job)  # Do not wait until it has backed off.
         before, resumed = resumed, training.began(attempt + 1)
         assert resumed >= before, "older than what it had begun from"
         # What was renamed in the last moment may not have been seen by an agent that died with it.

@@ -98,6 +98,16 @@ class Training:
             - 1
         )
 
+    def ended(self, attempt: int) -> None:
+        """Wait until the server has heard of the end of an attempt."""
+
+        def heard() -> bool:
+            done = self.living.run("describe", self.job, "--json")
+            attempts = json.loads(done.stdout)["attempts"] if done.returncode == 0 else []
+            return len(attempts) >= attempt and attempts[attempt - 1]["ended_at"] is not None
+
+        wait_until(heard, what=f"the end of attempt {attempt}")
+
     def pid(self) -> int:
         for entry in Path("/proc").iterdir():
             try:

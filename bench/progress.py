@@ -1,0 +1,209 @@
+"""Keeping progress: how fast checkpoints are stored, what a second one moves, and what all of it costs the training.
+
+The yardstick is a plain copy with sha256 and fsync on the same disk. `measure` returns rows for the table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.house import House, house
+from headway_agent.parts import Known, send_files, signature_of
+from headway_agent.storing import Folder
+
+GIB = 1 << 30
+SMALL_FILES, SMALL_BYTES = 10_000, 20_000
+TIMES = 3
+PIECE = 1 << 20
+
+LOOP = """
+import os, pickle, sys, time
+place = os.environ.get("HEADWAY_CHECKPOINT_DIR") or sys.argv[1]
+def busy():
+    total = 0.0
+    for i in range(60000):
+        total += (i * 7919 % 104729) ** 0.5
+    return total
+begin = time.perf_counter()
+for step in range(1, 151):
+    busy()
+    if step % 50 == 0:
+        with open(f"{place}/model.tmp", "wb") as file:
+            file.write(bytes(4 << 20))
+        os.replace(f"{place}/model.tmp", f"{place}/model-{step}.pt")
+print("took", time.perf_counter() - begin, flush=True)
+"""
+LINES = """
+import os, time
+print("line", time.clock_gettime(time.CLOCK_BOOTTIME), os.getpid(), flush=True)
+time.sleep(60)
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row: what was measured, the number with its unit, and the goal (0 for none; all goals are upper limits)."""
+
+    what: str
+    value: float
+    unit: str
+    goal: float = 0.0
+    digits: int = 2
+
+
+def measure() -> list[Measured]:
+    rows = []
+    for what, fill, change in (
+        ("1 GiB in one file", _one_file, _change_one_file),
+        (f"{SMALL_FILES:,} small files", _many_files, _change_many_files),
+    ):
+        rows += _sync(what, fill, change)
+    rows.append(_slow_down())
+    rows.append(_next_attempt())
+    return rows
+
+
+# --- storing --------------------------------------------------------------------------------------------------------
+
+
+def _sync(what: str, fill: Callable[[Path], None], change: Callable[[Path], int]) -> list[Measured]:
+    with tempfile.TemporaryDirectory(prefix="headway-bench-") as home:
+        source, storage = Path(home) / "checkpoints", Path(home) / "storage"
+        source.mkdir()
+        fill(source)
+        os.sync()
+        plain, ours = [], []
+        known = Known()
+        for number in range(TIMES):
+            plain.append(_plain_copy(source, Path(home) / "copy"))
+            shutil.rmtree(storage, ignore_errors=True)
+            storage.mkdir()
+            os.sync()
+            known = Known()
+            ours.append(_send(source, storage, known, number)[0])
+        changed = change(source)
+        again_s, sent = _send(source, storage, known, TIMES)
+    return [
+        Measured(f"checkpoint of {what}, against copy + sha256 + fsync", min(ours) / min(plain), " ×", 1 / 0.7),
+        Measured("… it takes", min(ours), " s"),
+        Measured("… a second one with 1 % changed moves, of what changed", sent / changed, " ×", 1.25),
+        Measured("… and takes", again_s, " s"),
+    ]
+
+
+def _one_file(place: Path) -> None:
+    with (place / "model.pt").open("wb") as file:
+        for _ in range(GIB // PIECE):
+            file.write(os.urandom(PIECE))
+
+
+def _change_one_file(place: Path) -> int:
+    changed = GIB // 100
+    with (place / "model.pt").open("r+b") as file:
+        file.seek(GIB // 3)
+        file.write(os.urandom(changed))
+    return changed
+
+
+def _many_files(place: Path) -> None:
+    for number in range(SMALL_FILES):
+        (place / f"shard-{number}").write_bytes(os.urandom(SMALL_BYTES))
+
+
+def _change_many_files(place: Path) -> int:
+    for number in range(0, SMALL_FILES, 100):
+        (place / f"shard-{number}").write_bytes(os.urandom(SMALL_BYTES))
+    return SMALL_FILES // 100 * SMALL_BYTES
+
+
+def _plain_copy(source: Path, target: Path) -> float:
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    begin = time.perf_counter()
+    for path in sorted(source.iterdir()):
+        digest = hashlib.sha256()
+        with path.open("rb") as file, (target / path.name).open("wb") as copy:
+            while piece := file.read(PIECE):
+                digest.update(piece)
+                copy.write(piece)
+            copy.flush()
+            os.fsync(copy.fileno())
+    return time.perf_counter() - begin
+
+
+def _send(source: Path, storage: Path, known: Known, number: int) -> tuple[float, int]:
+    begin = time.perf_counter()
+    files = {path.name: signature_of(path.lstat()) for path in source.iterdir()}
+    entries, sent = send_files(Folder(str(storage)), f"jobs/j/1/parts/0-{number}.", str(source), files, known)
+    took_s = time.perf_counter() - begin
+    known.take({entry["path"]: (files[entry["path"]], entry["parts"]) for entry in entries})
+    return took_s, sent
+
+
+# --- what it costs a training ---------------------------------------------------------------------------------------
+
+
+def _slow_down() -> Measured:
+    with house() as mine:
+        script = mine.home / "loop.py"
+        script.write_text(LOOP)
+        without, within = [], []
+        for _ in range(TIMES + 2):
+            with tempfile.TemporaryDirectory(dir=mine.home) as place:
+                said = subprocess.run([sys.executable, str(script), place], capture_output=True, text=True, check=True)
+            without.append(_took(said.stdout))
+            within.append(_took(mine.run("run", "--no-bundle", "--", sys.executable, str(script))))
+    slower = (statistics.median(within) / statistics.median(without) - 1) * 100
+    return Measured("a training with checkpoints is slower under Headway by", max(0.0, slower), " %", 1)
+
+
+def _took(output: str) -> float:
+    return float(next(line for line in output.splitlines() if line.startswith("took")).split()[1])
+
+
+# --- from loss to the next attempt ----------------------------------------------------------------------------------
+
+
+def _next_attempt() -> Measured:
+    with house() as mine:
+        script = mine.home / "lines.py"
+        script.write_text(LINES)
+        words = ["--no-bundle", "--max-retries", "9", "--", sys.executable, str(script)]
+        job = mine.run("run", "-d", "-o", "name", *words).strip()
+        waits = []
+        for attempt in range(1, TIMES + 1):
+            _line(mine, job, attempt)
+            lost_s = _end_keeper(mine)
+            waits.append(_line(mine, job, attempt + 1) - lost_s)
+        mine.run("stop", job, "--grace", "0s")
+    return Measured("from a lost attempt to the next one's first line", statistics.median(waits), " s", 1)
+
+
+def _end_keeper(mine: House) -> float:
+    """End the keeper, and with it the attempt; returns when (seconds since boot)."""
+    import json
+
+    pid = int(json.loads((mine.node_dirs[0] / "keeper.pid").read_text())["pid"])
+    os.kill(pid, 9)
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _line(mine: House, job: str, attempt: int) -> float:
+    path = mine.node_dirs[0] / f"tasks/{job}-{attempt}-0/rank0.out"
+    give_up_at = time.monotonic() + 60
+    while time.monotonic() < give_up_at:
+        words = path.read_text().split() if path.exists() else []
+        if len(words) >= 3:
+            return float(words[1])
+        time.sleep(0.005)
+    raise RuntimeError(f"attempt {attempt} of {job} did not begin within a minute")

@@ -1,0 +1,175 @@
+"""Which files of a checkpoint directory count as finished, and which step they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway_agent import completeness as c
+from headway_agent.completeness import Knowledge, Snapshot, look
+
+
+def sig(number: int, size: int = 10) -> tuple[int, int, int]:
+    return (size, number, number)
+
+
+def kept(known: Knowledge, snapshot: Snapshot | None) -> Knowledge:
+    assert snapshot is not None
+    c.kept(known, snapshot)
+    return known
+
+
+def test_a_renamed_file_is_finished_at_once() -> None:
+    known = Knowledge()
+    c.renamed(known, "step-20.pt")
+    found = look(known, {"step-20.pt": sig(1), "other.pt": sig(2)}, 0.0)
+    assert found is not None
+    assert (found.step, found.how, dict(found.files)) == (20, c.RENAMED, {"step-20.pt": sig(1)})
+
+
+def test_what_is_written_in_place_after_a_rename_is_not_finished() -> None:
+    known = Knowledge()
+    c.renamed(known, "model.pt")
+    c.touched(known, "model.pt")
+    assert look(known, {"model.pt": sig(1)}, 0.0) is None
+
+
+def test_nothing_new_makes_no_snapshot() -> None:
+    known = Knowledge()
+    c.renamed(known, "step-20.pt")
+    tree = {"step-20.pt": sig(1)}
+    kept(known, look(known, tree, 0.0))
+    assert look(known, tree, 1.0) is None
+    assert look(known, {}, 2.0) is None
+
+
+def test_a_file_settles_when_it_has_not_changed_for_long_enough() -> None:
+    known = Knowledge(settle_s=10.0)
+    assert look(known, {"a.pt": sig(1)}, 0.0) is None
+    assert c.next_look_s(known) == 10.0
+    assert look(known, {"a.pt": sig(2)}, 9.0) is None
+    assert look(known, {"a.pt": sig(2)}, 18.0) is None
+    found = look(known, {"a.pt": sig(2)}, 19.0)
+    assert found is not None
+    assert found.how == c.SETTLED
+
+
+def test_a_directory_settles_as_a_whole() -> None:
+    known = Knowledge(settle_s=10.0)
+    look(known, {"500/model": sig(1)}, 0.0)
+    look(known, {"500/model": sig(1), "500/optimizer": sig(2)}, 8.0)
+    assert look(known, {"500/model": sig(1), "500/optimizer": sig(3)}, 12.0) is None
+    found = look(known, {"500/model": sig(1), "500/optimizer": sig(3)}, 22.0)
+    assert found is not None
+    assert (len(found.files), found.step) == (2, 500)
+
+
+@pytest.mark.parametrize("name", ["a.tmp", ".hidden", "tmp-checkpoint-5/x", "x.partial", "b~"])
+def test_what_looks_half_written_never_settles(name: str) -> None:
+    known = Knowledge(settle_s=1.0)
+    look(known, {name: sig(1)}, 0.0)
+    assert look(known, {name: sig(1)}, 99.0) is None
+    assert look(known, {name: sig(1)}, 100.0, c.ENDED_WELL) is None
+
+
+def test_a_renamed_directory_is_finished_with_all_that_is_in_it() -> None:
+    known = Knowledge()
+    look(known, {"tmp-checkpoint-500/model": sig(1), "tmp-checkpoint-500/a/b": sig(2)}, 0.0)
+    c.renamed(known, "checkpoint-500")
+    found = look(known, {"checkpoint-500/model": sig(1), "checkpoint-500/a/b": sig(2)}, 1.0)
+    assert found is not None
+    assert (found.step, found.how, len(found.files)) == (500, c.RENAMED, 2)
+
+
+def test_a_rename_between_two_looks_is_recognised_without_any_event() -> None:
+    known = Knowledge()
+    look(known, {"model.tmp": sig(7)}, 0.0)
+    found = look(known, {"model-3.pt": sig(7)}, 1.0)
+    assert found is not None
+    assert (found.step, found.how) == (3, c.RENAMED)
+
+
+def test_renames_inside_a_directory_count_when_it_is_quiet() -> None:
+    known = Knowledge()
+    c.renamed(known, "run/step-5.pt")
+    assert look(known, {"run/step-5.pt": sig(1)}, 0.0) is None
+    found = look(known, {"run/step-5.pt": sig(1)}, 1.0)
+    assert found is not None
+    assert (found.how, found.step) == (c.RENAMED, 5)
+
+
+def test_one_renamed_file_does_not_finish_a_directory_that_is_being_filled() -> None:
+    known = Knowledge()
+    c.renamed(known, "500/model")
+    assert look(known, {"500/model": sig(1), "500/optimizer": sig(2)}, 0.0) is None
+    assert look(known, {"500/model": sig(1), "500/optimizer": sig(2)}, 5.0) is None
+
+
+def test_a_marker_finishes_what_is_older_than_it_and_turns_settling_off() -> None:
+    known = Knowledge(settle_s=1.0, marker="DONE")
+    tree = {"5/model": sig(1), "6/model": sig(2)}
+    look(known, tree, 0.0)
+    assert look(known, tree, 50.0) is None
+    found = look(known, dict(tree, **{"5/DONE": sig(3)}), 51.0)
+    assert found is not None
+    assert (found.how, set(found.files), found.step) == (c.MARKER, {"5/model", "5/DONE"}, 5)
+
+
+def test_a_declaration_names_step_and_metrics_and_outranks_a_guess() -> None:
+    known = Knowledge()
+    c.renamed(known, "model.pt")
+    tree = {"model.pt": sig(1)}
+    first = look(known, tree, 0.0)
+    kept(known, first)
+    assert first is not None
+    assert first.step == 1
+    c.declared(known, "model.pt", 1200, {"loss": 0.5})
+    found = look(known, tree, 1.0)
+    assert found is not None
+    assert (found.step, found.how, found.metrics) == (1200, c.DECLARED, {"loss": 0.5})
+    kept(known, found)
+    assert look(known, tree, 2.0) is None
+
+
+def test_a_number_in_a_name_that_stays_the_same_is_not_a_step() -> None:
+    known = Knowledge()
+    for number, step in ((1, 50), (2, 51), (3, 52)):
+        c.renamed(known, "resnet50.pt")
+        found = look(known, {"resnet50.pt": sig(number)}, 0.0)
+        assert found is not None
+        assert found.step == step
+        kept(known, found)
+
+
+def test_the_step_seen_in_metrics_counts_where_names_say_nothing() -> None:
+    known = Knowledge(seen_step=77)
+    c.renamed(known, "model.pt")
+    found = look(known, {"model.pt": sig(1)}, 0.0)
+    assert found is not None
+    assert found.step == 77
+
+
+ENDS = [
+    (c.ENDED_WELL, 0.0, True),
+    (c.ENDED_ON_NOTICE, 0.0, True),
+    (c.FAILED, 0.0, False),
+    (c.FAILED, 5.0, True),
+    (c.KILLED, 5.0, False),
+]
+
+
+@pytest.mark.parametrize(("end", "after_s", "keeps"), ENDS)
+def test_what_a_dead_rank_left_is_trusted_as_far_as_its_end_allows(end: str, after_s: float, keeps: bool) -> None:
+    known = Knowledge()
+    look(known, {"model-9.pt": sig(1)}, 100.0)
+    assert (look(known, {"model-9.pt": sig(1)}, 100.0 + after_s, end) is not None) == keeps
+
+
+def test_after_a_restore_nothing_is_new() -> None:
+    known = Knowledge()
+    tree = {"model-9.pt": sig(1)}
+    c.restored(known, tree, 9, c.RENAMED)
+    assert look(known, tree, 0.0, c.ENDED_WELL) is None
+    c.renamed(known, "latest")
+    found = look(known, dict(tree, latest=sig(2)), 1.0)
+    assert found is not None
+    assert found.step == 9

@@ -1,0 +1,161 @@
+"""Cutting, storing and restoring: only what is new travels, and nothing but what was stored comes back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway_agent import restoring, storing
+from headway_agent.parts import Changed, Known, send_files, signature_of
+from headway_agent.restoring import Bad, look, restore
+from headway_agent.storing import Folder
+
+MIB = 1 << 20
+
+
+class Kept:
+    """A directory, a storage folder beside it, and what is known to lie there."""
+
+    def __init__(self, home: Path) -> None:
+        self.source, self.storage = home / "source", home / "storage"
+        self.source.mkdir()
+        self.storage.mkdir()
+        self.objects, self.known, self.number = Folder(str(self.storage)), Known(), 0
+
+    def send(self) -> tuple[list[dict[str, Any]], int]:
+        self.number += 1
+        files = look(str(self.source))
+        entries, sent = send_files(self.objects, f"parts/{self.number}.", str(self.source), files, self.known)
+        self.known.take({entry["path"]: (files[entry["path"]], entry["parts"]) for entry in entries})
+        return entries, sent
+
+    def manifest(self, entries: list[dict[str, Any]]) -> str:
+        import json
+
+        manifest = {"version": 1, "how": "renamed", "files": entries}
+        storing.put(self.objects, "m.json", json.dumps(manifest).encode())
+        return "m.json"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path)
+
+
+def test_what_was_stored_comes_back_bit_by_bit(kept: Kept, tmp_path: Path) -> None:
+    sizes = {"a/large": 9 * MIB + 17, "empty": 0, "small": 3, "b": MIB, "c": 70 * MIB}
+    for name, size in sizes.items():
+        (kept.source / name).parent.mkdir(exist_ok=True)
+        (kept.source / name).write_bytes(os.urandom(size))
+    (kept.source / "small").chmod(0o640)
+    (kept.source / "latest").symlink_to("a/large")
+    entries, sent = kept.send()
+    assert sent == sum(sizes.values())
+    restore(kept.objects, kept.manifest(entries), str(tmp_path / "back"), lambda: None)
+    for name in sizes:
+        assert (tmp_path / "back" / name).read_bytes() == (kept.source / name).read_bytes()
+        assert (tmp_path / "back" / name).stat().st_mtime_ns == (kept.source / name).stat().st_mtime_ns
+    assert (tmp_path / "back/small").stat().st_mode & 0o777 == 0o640
+    assert os.readlink(tmp_path / "back/latest") == "a/large"
+    assert look(str(tmp_path / "back")).keys() == look(str(kept.source)).keys()
+
+
+def test_only_changed_parts_travel(kept: Kept) -> None:
+    large = kept.source / "model"
+    large.write_bytes(os.urandom(20 * MIB))
+    for number in range(50):
+        (kept.source / f"shard-{number}").write_bytes(os.urandom(1000))
+    kept.send()
+    with large.open("r+b") as file:
+        file.seek(5 * MIB)
+        file.write(b"changed")
+    (kept.source / "shard-7").write_bytes(os.urandom(900))
+    assert kept.send()[1] == MIB + 900
+    assert kept.send()[1] == 0
+    large.rename(kept.source / "model-2")
+    assert kept.send()[1] == 0
+
+
+def test_ten_thousand_small_files_are_a_few_objects(kept: Kept) -> None:
+    for number in range(2000):
+        (kept.source / f"{number}").write_bytes(number.to_bytes(4, "big") * 50)
+    kept.send()
+    assert len(list((kept.storage / "parts").iterdir())) == 1
+    assert list((kept.storage / ".drafts").iterdir()) == []
+
+
+def test_a_file_that_is_not_what_was_seen_stops_the_snapshot(kept: Kept) -> None:
+    path = kept.source / "model"
+    path.write_bytes(b"one")
+    seen = {"model": signature_of(path.lstat())}
+    path.write_bytes(b"other")
+    with pytest.raises(Changed):
+        send_files(kept.objects, "parts/1.", str(kept.source), seen, kept.known)
+    path.unlink()
+    with pytest.raises(Changed):
+        send_files(kept.objects, "parts/2.", str(kept.source), seen, kept.known)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_a_damaged_part_is_found_and_nothing_is_restored(kept: Kept, tmp_path: Path, damage: str) -> None:
+    (kept.source / "model").write_bytes(os.urandom(3 * MIB))
+    (kept.source / "other").write_bytes(b"fine")
+    key = kept.manifest(kept.send()[0])
+    part = next((kept.storage / "parts").iterdir())
+    content = bytearray(part.read_bytes())
+    content[2 * MIB] ^= 1
+    if damage == "remove":
+        part.unlink()
+    else:
+        part.write_bytes(content if damage == "flip" else content[:-1])
+    with pytest.raises(Bad):
+        restore(kept.objects, key, str(tmp_path / "back"), lambda: None)
+    assert not (tmp_path / "back").exists()
+    assert not (tmp_path / "back.restoring").exists()
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a//b", ""])
+def test_a_manifest_cannot_write_outside_its_directory(kept: Kept, tmp_path: Path, path: str) -> None:
+    key = kept.manifest([{"path": path, "size": 0, "mode": 0o600, "parts": []}])
+    with pytest.raises(Bad):
+        restore(kept.objects, key, str(tmp_path / "back"), lambda: None)
+
+
+def test_what_cannot_be_kept_is_left_out_and_said(kept: Kept) -> None:
+    os.mkfifo(kept.source / "pipe")
+    (kept.source / "out").symlink_to("/etc/passwd")
+    (kept.source / "two\nlines").write_bytes(b"")
+    (kept.source / "fine").write_bytes(b"")
+    troubles: list[str] = []
+    assert set(look(str(kept.source), troubles)) == {"fine"}
+    assert len(troubles) == 3
+
+
+def test_a_failed_send_goes_on_where_it_stopped(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    (kept.source / "model").write_bytes(os.urandom(150 * MIB))
+    finish = storing.FolderDraft.finish
+    calls: list[str] = []
+
+    def fails_the_second_time(self: storing.FolderDraft, key: str) -> None:
+        calls.append(key)
+        if len(calls) == 2:
+            self.drop()
+            raise storing.StoreFailed("full")
+        finish(self, key)
+
+    monkeypatch.setattr(storing.FolderDraft, "finish", fails_the_second_time)
+    with pytest.raises(storing.StoreFailed):
+        kept.send()
+    assert kept.send()[1] == (150 - 64) * MIB
+
+
+def test_parts_that_adjoin_are_read_together() -> None:
+    parts = [
+        {"key": "a", "offset": 0, "size": 4},
+        {"key": "a", "offset": 4, "size": 4},
+        {"key": "b", "offset": 8, "size": 1},
+    ]
+    assert [len(run) for run in restoring.runs(parts)] == [2, 1]
