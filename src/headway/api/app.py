@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headway.api import agents, bundles, events, jobs, logs, problems, progress, server
+from headway.api import agents, bundles, changing, events, jobs, logs, problems, progress, schedules, server, setup
 from headway.api.services import Services
 
 OPEN_PATHS = frozenset({"/api/v1/health"})
@@ -53,7 +53,7 @@ def create_app(services: Services) -> FastAPI:
         openapi_url="/api/v1/openapi.json",
     )
     problems.install(app)
-    for module in (jobs, logs, progress, bundles, events, server, agents):
+    for module in (jobs, changing, logs, progress, bundles, events, setup, schedules, server, agents):
         app.include_router(module.routes(services))
     app.add_middleware(TokenCheck, token=services.token)
     return app

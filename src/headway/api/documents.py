@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from headway.control.changing import CHANGEABLE
 from headway.core.causes import TABLE
 from headway.core.checkpoints import HOW
 from headway.core.events import KINDS
 from headway.core.model import State
+from headway.core.pool_spec import KEYS as POOL_KEYS
 from headway.core.progress_spec import ACTIONS, ENVIRONMENTS, SIGNALS
+from headway.core.queue_spec import KEYS as QUEUE_KEYS
+from headway.core.schedules import KEYS as SCHEDULE_KEYS
+from headway.core.schedules import OVERLAPS
 from headway.core.spec import KEYS, RESOURCE_KEYS
+from headway.core.wishes import WHEN
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
@@ -18,10 +25,17 @@ NUMBER: Schema = {"type": "number"}
 WHOLE: Schema = {"type": "integer"}
 TIME: Schema = {"type": ["number", "null"], "description": "seconds since 1970"}
 AMOUNT: Schema = {"type": ["number", "string"]}
+ANY_KIND: Schema = {"type": ["number", "string", "boolean", "object", "array", "null"]}
 
 
 def obj(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def words(known: Mapping[str, str], kinds: Mapping[str, Schema]) -> Schema:
+    """An object of these words, each with what it says; those of no known kind may be anything."""
+    properties = {key: {**kinds.get(key, ANY_KIND), "description": says} for key, says in known.items()}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def array(of: Schema) -> Schema:
@@ -56,6 +70,15 @@ _KINDS: dict[str, Schema] = {
     "retry": obj(max=WHOLE, on_exit_codes=array(WHOLE), capacity_max=WHOLE, platform_max=WHOLE),
     "log_policies": array(obj(("pattern", "label"), pattern=TEXT, label=TEXT, action={"enum": list(ACTIONS)})),
     "limits": obj(open_files=WHOLE, output=AMOUNT, stalled_after=AMOUNT, pending=AMOUNT, pin_cpus={"type": "boolean"}),
+    "after": array({"anyOf": [TEXT, obj(("job",), job=TEXT, when={"enum": list(WHEN)}, each={"type": "boolean"})]}),
+    "hold": {"type": "boolean"},
+    "start_at": {"type": ["number", "string", "null"]},
+    "deadline": {"type": ["number", "string", "null"]},
+    "layout": {"enum": ["spread", "pack", ""]},
+    "labels": {"type": "object", "additionalProperties": TEXT},
+    "licences": {"type": "object", "additionalProperties": {**WHOLE, "minimum": 1}},
+    "array": {**WHOLE, "minimum": 0},
+    "estimate": {"type": ["number", "string", "null"]},
     "resume_from": obj(("job",), job=TEXT, step={"type": ["integer", "null"]}),
 }
 SPEC: Schema = {
@@ -131,10 +154,12 @@ def answers(status: int, schema: Schema, says: str, media: str = "application/js
     }
 
 
-JOB = body(obj(("job",), job=SPEC, key=TEXT))
-BATCH = body(obj(("jobs",), jobs=array(SPEC), key=TEXT))
+_FORCE: Schema = {"type": "boolean", "description": "accept it though nothing here could ever run it"}
+JOB = body(obj(("job",), job=SPEC, key=TEXT, force=_FORCE))
+BATCH = body(obj(("jobs",), jobs=array(SPEC), key=TEXT, force=_FORCE))
 STOP = body(obj(grace_s={"type": ["number", "null"]}))
-MADE = answers(201, obj(job=SUMMARY), "the job")
+ARRAY: Schema = obj(("id", "count"), id=TEXT, name=TEXT, count=WHOLE, states={"type": "object"})
+MADE = answers(201, obj(job=SUMMARY, array=ARRAY), "the job; of an array, its first one")
 BATCH_MADE = answers(201, obj(ids=array(TEXT)), "the ids, in the order of the request")
 JOBS = answers(200, obj(jobs=array(SUMMARY), next={"type": ["integer", "null"]}), "a page")
 DETAIL = answers(200, _DETAIL, "the job")
@@ -156,3 +181,33 @@ FORK = body(obj(step={"type": ["integer", "null"]}, set={"type": "object"}, key=
 RERUN = body(obj(key=TEXT))
 WANTED = body(obj(("files",), files=array(TEXT)))
 BUNDLE = body(obj(("files",), files=array({"type": "object"}), git={"type": ["object", "null"]}))
+
+# --- what operators set ---
+QUEUE: Schema = words(QUEUE_KEYS, {})
+POOL: Schema = words(POOL_KEYS, {})
+SCHEDULE: Schema = obj(
+    ("cron", "job"),
+    cron={**TEXT, "description": SCHEDULE_KEYS["cron"]},
+    zone={**TEXT, "description": SCHEDULE_KEYS["zone"]},
+    overlap={"enum": list(OVERLAPS), "description": SCHEDULE_KEYS["overlap"]},
+    paused={"type": "boolean"},
+    job=SPEC,
+)
+PAUSE = body(obj(paused={"type": "boolean"}))
+CHANGE = body(words({key: KEYS[key] for key in CHANGEABLE}, {key: _KINDS.get(key, TEXT) for key in CHANGEABLE}))
+QUEUES = answers(
+    200, obj(queues=array(obj(("name",), name=TEXT, rules=QUEUE, queued=WHOLE, active=WHOLE))), "the queues"
+)
+POOLS = answers(
+    200,
+    obj(
+        pools=array(
+            obj(("name",), name=TEXT, rules=POOL, nodes=WHOLE, open=WHOLE, tasks=WHOLE, free={"type": "object"})
+        )
+    ),
+    "the pools",
+)
+LICENCES = answers(200, obj(licences={"type": "object", "additionalProperties": WHOLE}), "how many there are of each")
+SCHEDULES = answers(200, obj(schedules=array({"type": "object"})), "the schedules")
+ARRAYS = answers(200, ARRAY, "how many of its jobs are in which state")
+PLAN = body(obj(("job",), job=SPEC))

@@ -13,7 +13,18 @@ from headway.api.documents import BATCH, BATCH_MADE, DETAIL, JOB, JOBS, MADE, ST
 from headway.api.reading import number, read_object
 from headway.api.services import Services
 from headway.control import views
-from headway.control.commands import ForgetJob, Retry, Stop, Submit, Why, WhyMany, check_count, digest_of
+from headway.control.commands import (
+    ForgetJob,
+    Retry,
+    Stop,
+    Submit,
+    Why,
+    WhyMany,
+    check_count,
+    check_elements,
+    digest_of,
+)
+from headway.control.submitting import element
 from headway.core.errors import BadInput
 from headway.core.model import Job, State
 from headway.core.spec import JobSpec, check_keys, read_spec
@@ -59,10 +70,14 @@ def _submitting(router: APIRouter, services: Services, look: Look) -> None:
     async def submit(request: Request) -> Response:
         """Submit one job. With the same key, the same job is answered however often the request is repeated."""
         body = await read_object(request, services.settings.request_bytes_max)
-        check_keys(body, {"job": "", "key": ""}, "request")
+        check_keys(body, {"job": "", "key": "", "force": ""}, "request")
         raw = body.get("job")
         spec = read_spec(raw if raw is not None else {})
         ids = await services.do(_submit(services, (spec,), body, [raw]))
+        if spec.wishes.array:
+            job = await look.find(element(ids[0], 0))
+            made = {"id": ids[0], "name": spec.name, "count": spec.wishes.array, "states": {}}
+            return JSONResponse({"job": views.summary(job, now=services.now()), "array": made}, 201)
         job = services.control.cycle.book.jobs.get(ids[0]) or await look.find(ids[0])
         return JSONResponse({"job": views.summary(job, now=services.now())}, 201)
 
@@ -70,12 +85,14 @@ def _submitting(router: APIRouter, services: Services, look: Look) -> None:
     async def submit_batch(request: Request) -> Response:
         """Submit many jobs, all or none."""
         body = await read_object(request, services.settings.request_bytes_max)
-        check_keys(body, {"jobs": "", "key": ""}, "request")
+        check_keys(body, {"jobs": "", "key": "", "force": ""}, "request")
         raws = body.get("jobs")
         if not isinstance(raws, list):
             raise BadInput('"jobs" is not a list')
         check_count(raws, services.settings.submit_most)
-        ids = await services.do(_submit(services, _read_many(raws), body, raws))
+        specs = _read_many(raws)
+        check_elements(specs)
+        ids = await services.do(_submit(services, specs, body, raws))
         return JSONResponse({"ids": ids}, 201)
 
 
@@ -87,11 +104,12 @@ def _looking(router: APIRouter, services: Services, look: Look) -> None:
         user: str = "",
         queue: str = "",
         name: str = "",
+        array: str = "",
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     ) -> Response:
         """One page of jobs, newest first."""
-        which = JobFilter(_states(state), project, user, queue, name)
+        which = JobFilter(_states(state), project, user, queue, name, array=array)
         page = await run_in_threadpool(services.store.page, which, before, limit)
         queued = tuple(job.id for job in page if job.state is State.QUEUED)
         why = await services.do(WhyMany(queued)) if queued else {}
@@ -154,7 +172,10 @@ def _submit(services: Services, specs: tuple[JobSpec, ...], body: dict[str, Any]
     key = body.get("key") or ""
     if not isinstance(key, str) or len(key) > 200:
         raise BadInput("key: expected a text of at most 200 characters")
-    return Submit(specs, USER, services.new_id, key, digest_of(raws) if key else "")
+    force = body.get("force", False)
+    if not isinstance(force, bool):
+        raise BadInput(f'force: "{str(force)[:80]}" is not true or false')
+    return Submit(specs, USER, services.new_id, key, digest_of(raws) if key else "", force=force)
 
 
 def _read_many(raws: list[Any]) -> tuple[JobSpec, ...]:

@@ -121,7 +121,8 @@ class Services:
 
     def price(self) -> Price:
         """What a second of an attempt costs, as the pools say."""
-        return price_of(self.control.cycle.book.house.pools, lambda: {node.id: node.pool for node in self.store.nodes()})
+        pools = self.control.cycle.book.house.pools
+        return price_of(pools, lambda: {node.id: node.pool for node in self.store.nodes()})
 
     async def do(self, command: Command) -> Any:
         """Have a command done and saved."""

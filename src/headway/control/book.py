@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from headway.control.house import House, read_house
 from headway.control.trail import Trail
-from headway.core.model import Job, JobId, Node, NodeId, Pool, State, task_key
+from headway.core.model import Job, JobId, Node, NodeId, State, task_key
 from headway.core.scheduler import View
 from headway.store.protocol import LogRange, Store, Stream
 
@@ -121,8 +121,8 @@ class Book:
             self.touched.add(task.node)
 
 
-def book_of(jobs: Iterable[Job], nodes: Iterable[Node], house: House | None = None) -> Book:
-    book = Book(house=house or House())
+def book_of(jobs: Iterable[Job], nodes: Iterable[Node], house: House | None = None, view: View | None = None) -> Book:
+    book = Book(house=house or House(), view=view or View())
     for node in nodes:
         if node.gone_at is None:
             book.saw_node(node)
@@ -131,8 +131,8 @@ def book_of(jobs: Iterable[Job], nodes: Iterable[Node], house: House | None = No
     return book
 
 
-def read_book(store: Store, pools: Iterable[Pool] = ()) -> Book:
-    """The working copy, as the store has it. Pools that are given stand in for those that it lacks."""
-    book = book_of(store.unfinished(), store.nodes(), read_house(store, pools))
+def read_book(store: Store, house: House | None = None, view: View | None = None) -> Book:
+    """The working copy, as the store has it."""
+    book = book_of(store.unfinished(), store.nodes(), house or read_house(store), view)
     book.trail.store = store
     return book

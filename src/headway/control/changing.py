@@ -35,7 +35,7 @@ class ChangeJob:
             raise Conflict(f"{job.id} is {job.state.value}; only a waiting job can be changed")
         spec = changed_spec(job.spec, self.changes)
         if self.changes.keys() != {"hold"}:
-            spec = check_spec(desk, spec, {}, self.force)
+            spec = check_spec(desk, spec, job.user, force=self.force)
         if "after" in self.changes:
             _refuse_circle(desk, job, spec)
         return desk.step(job, SpecChanged(spec))

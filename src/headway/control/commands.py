@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from headway.core.events import Event
 from headway.core.lifecycle import CancelAsked, RetryAsked
 from headway.core.model import Job, JobId, State
 from headway.core.spec import JobSpec
+from headway.core.wishes import ARRAY_MAX
 from headway.store.protocol import Forget, LogRange, SubmitKey
 
 NewId = Callable[[], JobId]
@@ -172,3 +173,10 @@ def check_count(specs: list[Any], most: int) -> None:
         raise BadInput("no jobs in the request")
     if len(specs) > most:
         raise BadInput(f"{len(specs):,} jobs in one request; at most {most:,} are taken", "send them in several")
+
+
+def check_elements(specs: Sequence[JobSpec]) -> None:
+    """Arrays in one request may have as many elements together as one of them alone."""
+    total = sum(spec.wishes.array or 1 for spec in specs)
+    if total > ARRAY_MAX:
+        raise BadInput(f"{total:,} jobs in one request; at most {ARRAY_MAX:,} are taken", "send them in several")

@@ -15,15 +15,18 @@ from headway.control.book import Book, read_book
 from headway.control.commands import Command, NewId
 from headway.control.desk import Desk
 from headway.control.firing import Alarm, Fire
+from headway.control.house import read_house
 from headway.control.logs import TrimLogs
-from headway.control.planning import carry_out
+from headway.control.planning import SAVE_USE_S, SaveUse, carry_out, new_view, policy_of
 from headway.control.sessions import Parked, Reply, Session
+from headway.control.submitting import numbered
 from headway.control.syncing import Sync, lose_node
 from headway.core.checkpoints import Checkpoint
 from headway.core.errors import HeadwayError, Unavailable
 from headway.core.events import Event
 from headway.core.lifecycle import ClaimOverdue, StopDecided
 from headway.core.model import Cause, Job, JobId, NodeId, Pool, State
+from headway.core.scheduler import View
 from headway.core.units import show_duration
 from headway.settings import Settings
 from headway.store.protocol import Committed, LeaderLost, LogRange, Store
@@ -70,7 +73,8 @@ class Cycle:
         self.settings = settings
         self.given = tuple(pools)
         self.epoch = epoch
-        self.book: Book = read_book(store, self.given)
+        self.book: Book = self._read_book(None, 0.0)
+        self.use_saved_at = mono
         self.sessions: dict[NodeId, Session] = {}
         self.publish = publish
         self.agent_version = agent_version
@@ -91,7 +95,7 @@ class Cycle:
 
     def turn(self, asks: list[Ask], now: float, mono: float) -> bool:
         """Do these commands and whatever the plan allows; save; answer. Says whether another turn is due at once."""
-        self._read_again_if_doubtful()
+        self._read_again_if_doubtful(now)
         desk = Desk(self.book, self.store, now)
         good = [ask for ask in asks if self._try(ask, desk)]
         if self.plan_due:
@@ -159,12 +163,16 @@ class Cycle:
             self.book.trail.forget(job)
         return committed
 
-    def _read_again_if_doubtful(self) -> None:
+    def _read_book(self, older: View | None, now: float) -> Book:
+        house = read_house(self.store, self.given)
+        return read_book(self.store, house, new_view(self.store, house, policy_of(self.settings), older, now))
+
+    def _read_again_if_doubtful(self, now: float) -> None:
         """After a failed commit nobody knows for sure what was written (the answer may have been lost): read it."""
         if self.doubtful:
             trail = self.book.trail
             try:
-                self.book = read_book(self.store, self.given)
+                self.book = self._read_book(self.book.view, now)
             except HeadwayError as error:
                 self.troubles["store"] = error.message
                 return
@@ -178,7 +186,7 @@ class Cycle:
     def _enter_new(self, desk: Desk, committed: Committed) -> None:
         accepted = [change.job for change in desk.new if change.job.id not in committed.stale]
         for number, job in enumerate(accepted):
-            self.book.saw(None, replace(job, seq=committed.first_job_seq + number))
+            self.book.saw(None, numbered(job, committed.first_job_seq + number))
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 
@@ -319,6 +327,9 @@ class Cycle:
         if self.book.overgrown:
             due.append(TrimLogs(frozenset(self.book.overgrown)))
             self.book.overgrown.clear()
+        if mono - self.use_saved_at >= SAVE_USE_S:
+            self.use_saved_at = mono
+            due.append(SaveUse())
         if self.new_id is not None and self.book.house.schedules:
             due.extend(Fire(name, self.new_id) for name in self.alarm.due(self.book.house.schedules, now))
         due.extend(self._progress(now, mono))

@@ -31,6 +31,11 @@ class _Changed:
         return JobChange(self.after, before.version, tuple(self.events), self.after.spec is not before.spec)
 
 
+def replace_job(event: Event, job: JobId) -> Event:
+    """The same fact about another job: elements of an array share their description, and so what is told of it."""
+    return Event(event.kind, event.at, job, event.attempt, event.data)
+
+
 @dataclass
 class Desk:
     book: Book
@@ -98,7 +103,12 @@ class Desk:
     def add(self, job: Job) -> None:
         """A new job. It enters the book once the store has given it its place in the order."""
         job = job if job.version == 1 else replace(job, version=1)
-        self.new.append(JobChange(job, 0, record(None, job, self.now)))
+        before = self.new[-1] if self.new else None
+        if before is not None and before.job.spec is job.spec and before.job.user == job.user and before.events:
+            facts: tuple[Event, ...] = (replace_job(before.events[0], job.id),)
+        else:
+            facts = record(None, job, self.now)
+        self.new.append(JobChange(job, 0, facts))
 
     def save_node(self, node: Node, open_: bool = True, because: str = "") -> None:
         self.nodes_before.setdefault(node.id, self.book.nodes.get(node.id))

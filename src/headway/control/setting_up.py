@@ -12,7 +12,6 @@ from typing import Any
 
 from headway.control.desk import Desk
 from headway.control.house import DEFAULT, nearest
-from headway.control.planning import tell_view
 from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.events import Event
 from headway.core.lifecycle import StopDecided
@@ -45,7 +44,7 @@ class SetQueue:
             house.queues = {**house.queues, self.name: queue}
             desk.arrange.queues.append(queue)
             _say(desk, "QueueChanged", {"queue": self.name, "by": self.by, **show_queue(queue)})
-            tell_view(desk.book)
+            desk.book.view.set_queues(house.queues.values())
         return queue
 
 
@@ -66,7 +65,7 @@ class DropQueue:
         house.queues = {name: queue for name, queue in house.queues.items() if name != self.name}
         desk.arrange.dropped_queues.append(self.name)
         _say(desk, "QueueChanged", {"queue": self.name, "by": self.by, "removed": True})
-        tell_view(desk.book)
+        desk.book.view.set_queues(house.queues.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,6 @@ class PoolGone:
             return
         house.pools = {name: pool for name, pool in house.pools.items() if name != self.name}
         desk.arrange.dropped_pools.append(self.name)
-        tell_view(desk.book)
 
 
 def put_pool(desk: Desk, pool: Pool) -> None:
@@ -124,7 +122,6 @@ def put_pool(desk: Desk, pool: Pool) -> None:
     house = desk.book.house
     house.pools = {**house.pools, pool.name: pool}
     desk.arrange.pools.append(pool)
-    tell_view(desk.book)
     for node in [each for each in desk.book.nodes.values() if each.pool == pool.name]:
         _look_again(desk, node, house.dressed(node))
 
@@ -144,7 +141,7 @@ class SetLicences:
         licences = read_licences(merged(desk.book.house.licences, self.counts))
         desk.book.house.licences = licences
         desk.arrange.licences = licences
-        tell_view(desk.book)
+        desk.book.view.set_licences(licences)
         return licences
 
 

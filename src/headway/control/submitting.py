@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 from headway.control.desk import Desk
 from headway.control.house import nearest
 from headway.control.views import find_job
+from headway.core import admission
 from headway.core.errors import BadInput, NotFound
-from headway.core.model import Job, JobId, Queue
+from headway.core.model import Job, JobId, Pool, Queue
+from headway.core.pool_spec import LEAVING
 from headway.core.spec import JobSpec
-from headway.core.units import show_duration
-from headway.core.wishes import After
+from headway.core.wishes import NO_WISHES, After
 from headway.store.protocol import JobFilter
 
 COUNT = "HEADWAY_ARRAY_COUNT"
+ANY_MEMORY = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def make_jobs(desk: Desk, specs: Sequence[JobSpec], origin: Origin, force: bool 
     known: list[JobSpec] = []
     for spec in specs:
         # Large batches share their descriptions: each is checked once.
-        known.append(known[-1] if spec is before else check_spec(desk, spec, named, force))
+        known.append(known[-1] if spec is before else check_spec(desk, spec, origin.user, named, force))
         before = spec
     if named:
         refuse_cycles({id: [each.job for each in spec.wishes.after] for id, spec in zip(ids, known, strict=True)})
@@ -57,15 +59,20 @@ def make_jobs(desk: Desk, specs: Sequence[JobSpec], origin: Origin, force: bool 
     return Made(made, ids)
 
 
-def check_spec(desk: Desk, spec: JobSpec, named: Mapping[str, JobId], force: bool = False) -> JobSpec:
+def check_spec(
+    desk: Desk, spec: JobSpec, user: str, named: Mapping[str, JobId] | None = None, force: bool = False
+) -> JobSpec:
     """The description with ids for names and the queue's limits; refused where it could never run here."""
     house = desk.book.house
     queue = _queue(desk, spec)
     if spec.pool and spec.pool not in house.pools and house.pools:
         raise BadInput(f'pool: no pool "{spec.pool}"', nearest(spec.pool, house.pools, "headway pool ls"))
-    spec = _limited(spec, queue)
+    if force:
+        spec = spec if spec.wall_s_max is not None else replace(spec, wall_s_max=queue.wall_s_default)
+    else:
+        spec = admission.check(spec, queue, _able(house.pools.values()), desk.book.nodes.values(), house.licences, user)
     if spec.wishes.after:
-        spec = replace(spec, wishes=replace(spec.wishes, after=_resolved(desk, spec, named)))
+        spec = replace(spec, wishes=replace(spec.wishes, after=_resolved(desk, spec, named or {})))
     return spec
 
 
@@ -76,18 +83,16 @@ def _queue(desk: Desk, spec: JobSpec) -> Queue:
         raise BadInput(f"queue: {error.message}", error.hint) from None
 
 
-def _limited(spec: JobSpec, queue: Queue) -> JobSpec:
-    if spec.wall_s_max is None and queue.wall_s_default is not None:
-        spec = replace(spec, wall_s_max=queue.wall_s_default)
-    longest = queue.wall_s_max
-    if longest is not None and (spec.wall_s_max is None or spec.wall_s_max > longest):
-        if spec.wall_s_max is None:
-            return replace(spec, wall_s_max=longest)
-        raise BadInput(
-            f'max_duration: {show_duration(spec.wall_s_max)}; queue "{queue.name}" allows {show_duration(longest)}',
-            "ask for less, or use another queue",
-        )
-    return spec
+def _able(pools: Iterable[Pool]) -> list[Pool]:
+    """Pools that may take something new. Where nobody said how much memory a node has, it may be any amount."""
+    able = []
+    for pool in pools:
+        if pool.state == LEAVING:
+            continue
+        if pool.shape is not None and not pool.shape.memory_bytes:
+            pool = replace(pool, shape=replace(pool.shape, memory_bytes=ANY_MEMORY))
+        able.append(pool)
+    return able
 
 
 # --- dependencies ---------------------------------------------------------------------------------------------------
@@ -161,7 +166,8 @@ def _elements(id: JobId, spec: JobSpec, origin: Origin, now: float) -> Iterable[
         array, index = (like.array_id, like.array_index) if like else (None, None)
         return [Job(id, spec, user, now, retry_of=origin.retry_of, array_id=array, array_index=index, version=1)]
     env = (*(pair for pair in spec.env if pair[0] != COUNT), (COUNT, str(size)))
-    spec = replace(spec, env=env, wishes=replace(spec.wishes, array=0))
+    wishes = replace(spec.wishes, array=0)
+    spec = replace(spec, env=env, wishes=NO_WISHES if wishes == NO_WISHES else wishes)
     if not any(each.each for each in spec.wishes.after):
         return [Job(element(id, at), spec, user, now, array_id=id, array_index=at, version=1) for at in range(size)]
     return [
@@ -172,3 +178,11 @@ def _elements(id: JobId, spec: JobSpec, origin: Origin, now: float) -> Iterable[
 def _each(spec: JobSpec, index: int) -> JobSpec:
     after = tuple(After(element(each.job, index), each.when) if each.each else each for each in spec.wishes.after)
     return replace(spec, wishes=replace(spec.wishes, after=after))
+
+
+def numbered(job: Job, seq: int) -> Job:
+    """A new job with its place in the order. Written out: `replace` would be most of what a large array costs."""
+    return Job(
+        job.id, job.spec, job.user, job.submitted_at, retry_of=job.retry_of, array_id=job.array_id,
+        array_index=job.array_index, version=job.version, seq=seq,
+    )  # fmt: skip

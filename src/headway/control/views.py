@@ -24,7 +24,7 @@ from headway.store.protocol import JobFilter, LogRange, Store
 
 def find_job(store: Store, ref: str) -> Job:
     """The job of this id, of this unmistakable beginning of an id, or the newest of this name."""
-    found = store.find(ref, limit=10) if ref else []
+    found = store.jobs([ref]) or store.find(ref, limit=10) if ref else []
     exact = [job for job in found if job.id == ref]
     begins = [job for job in found if job.id.startswith(ref)]
     named = [job for job in found if job.spec.name == ref]

@@ -13,7 +13,7 @@ from headway.core.model import Pool, Queue, Quota, Resources
 from headway.core.schedules import Schedule
 from headway.core.wishes import After, Wishes
 from headway.store.protocol import Batch, JobChange, JobFilter, LeaderLost, Setup, Store, UseAccount
-from headway.store.specimens import a_job, change, ids, save
+from headway.store.specimens import a_job, change, ended, ids, save
 
 QUEUE = Queue(
     "night", 3, 2.5, (("vision", 2.0),), Quota(gpus=0, jobs=7), Quota(cpus=1.5), Quota(memory_bytes=1 << 40),
@@ -79,3 +79,6 @@ class SetupConformance:
         store.commit(Batch(jobs=[change(job) for job in [*jobs, a_job("b")]]))
         assert ids(store.page(JobFilter(array="a"), None, 9)) == ["a-2", "a-1", "a-0"]
         assert [job.array_index for job in store.page(JobFilter(array="a"), 2, 9)] == [0]
+        save(store, ended(jobs[1]))
+        assert store.counts(array="a") == {"queued": 2, "succeeded": 1}
+        assert store.counts(array="b") == {}

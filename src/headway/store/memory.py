@@ -196,9 +196,10 @@ class MemoryStore(MemoryFiles, MemorySetup):
             hits = (job for job in newest_first if _is_called(job, prefix_or_name))
             return list(islice(hits, limit))
 
-    def counts(self) -> dict[str, int]:
+    def counts(self, array: str = "") -> dict[str, int]:
         with self._lock:
-            return dict(Counter(job.state.value for job in self._jobs.values()))
+            jobs = (job for job in self._jobs.values() if not array or job.array_id == array)
+            return dict(Counter(job.state.value for job in jobs))
 
     def attempts(self, job: JobId) -> list[Attempt]:
         with self._lock:

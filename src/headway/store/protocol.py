@@ -264,8 +264,8 @@ class Store(Protocol):
         """Jobs whose id begins with this, or whose name is exactly this; newest first."""
         ...
 
-    def counts(self) -> dict[str, int]:
-        """How many jobs are in each state."""
+    def counts(self, array: str = "") -> dict[str, int]:
+        """How many jobs, or jobs of an array, are in each state."""
         ...
 
     def attempts(self, job: JobId) -> list[Attempt]:

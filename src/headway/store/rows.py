@@ -221,8 +221,11 @@ def _outcome(text: str) -> Outcome:
 
 
 # --- the rest ---
-def event_row(event: Event, seq: int, job_seq: int) -> Row:
-    return (seq, job_seq, event.job, event.attempt, event.kind, event.at, to_json(event.data) if event.data else "{}")
+def event_row(event: Event, seq: int, job_seq: int, data: str | None = None) -> Row:
+    """The row of an event; `data` is what its data look like, where somebody knows already."""
+    if data is None:
+        data = to_json(event.data) if event.data else "{}"
+    return (seq, job_seq, event.job, event.attempt, event.kind, event.at, data)
 
 
 def read_event(row: Row) -> Event:

@@ -192,10 +192,13 @@ class SqlStore(FileReads, SetupReads):
                 tasks.setdefault(row[0], []).append(rows.read_task(row))
         return [rows.read_job(row, tuple(tasks.get(row[0], ()))) for row in found]
 
-    def counts(self) -> dict[str, int]:
+    def counts(self, array: str = "") -> dict[str, int]:
         state = schema.jobs.c.state
+        query = sa.select(state, sa.func.count()).group_by(state)
+        if array:
+            query = query.where(schema.jobs.c.array_id == rows.plain(array))
         with self._reading() as connection:
-            found = connection.execute(sa.select(state, sa.func.count()).group_by(state)).fetchall()
+            found = connection.execute(query).fetchall()
         return {row[0]: row[1] for row in found}
 
     def attempts(self, job: JobId) -> list[Attempt]:

@@ -1,0 +1,94 @@
+"""Waiting jobs over HTTP: changed, held, released; and whole arrays, which are asked the same things at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from headway.api.documents import ANY, ARRAYS, CHANGE, MADE, STOP
+from headway.api.jobs import USER, Look
+from headway.api.reading import number, read_object
+from headway.api.services import Services
+from headway.control import house_views
+from headway.control.changing import ChangeJob, EachOf
+from headway.control.commands import Command, Stop
+from headway.core.errors import NotFound
+from headway.core.fields import check_keys
+from headway.core.model import JobId
+
+GRACE_S_MAX = 30 * 86400
+HOLD, RELEASE = {"hold": True}, {"hold": False}
+
+
+def routes(services: Services) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["jobs"])
+    _jobs(router, services, Look(services))
+    _arrays(router, services)
+    return router
+
+
+def _jobs(router: APIRouter, services: Services, look: Look) -> None:
+    async def change(ref: str, words: dict[str, Any]) -> Response:
+        job = await services.do(ChangeJob((await look.find(ref)).id, words))
+        return JSONResponse({"job": await look.shown(job)})
+
+    @router.patch("/jobs/{ref}", openapi_extra=CHANGE, responses=MADE)
+    async def set_job(ref: str, request: Request) -> Response:
+        """Change a job that waits: its priority, queue, limits. Null takes a word away."""
+        return await change(ref, await read_object(request, services.settings.request_bytes_max))
+
+    @router.post("/jobs/{ref}/hold", responses=MADE)
+    async def hold(ref: str) -> Response:
+        """Let a waiting job wait until it is released."""
+        return await change(ref, HOLD)
+
+    @router.post("/jobs/{ref}/release", responses=MADE)
+    async def release(ref: str) -> Response:
+        """Let a held job go its way."""
+        return await change(ref, RELEASE)
+
+
+def _arrays(router: APIRouter, services: Services) -> None:
+    async def shown(array: str) -> dict[str, Any]:
+        found = await run_in_threadpool(house_views.array, services.store, array)
+        if found is None:
+            raise NotFound(f'no array "{array[:80]}"', "headway ps lists its jobs")
+        return found
+
+    async def each(array: str, make: Callable[[JobId], Command]) -> Response:
+        await shown(array)
+        changed = await services.do(EachOf(array, make))
+        return JSONResponse({"array": await shown(array), "changed": changed})
+
+    @router.get("/arrays/{array}", responses=ARRAYS)
+    async def show(array: str) -> Response:
+        """How many jobs of an array are in which state."""
+        return JSONResponse(await shown(array))
+
+    @router.patch("/arrays/{array}", openapi_extra=CHANGE, responses=ANY)
+    async def set_array(array: str, request: Request) -> Response:
+        """Change all jobs of an array that wait."""
+        words = await read_object(request, services.settings.request_bytes_max)
+        return await each(array, lambda job: ChangeJob(job, words))
+
+    @router.post("/arrays/{array}/stop", openapi_extra=STOP, responses=ANY)
+    async def stop(array: str, request: Request) -> Response:
+        """Ask all jobs of an array to end."""
+        words = await read_object(request, services.settings.request_bytes_max)
+        check_keys(words, {"grace_s": ""}, "request")
+        grace_s = number(words, "grace_s", 0, GRACE_S_MAX)
+        return await each(array, lambda job: Stop(job, USER, grace_s))
+
+    @router.post("/arrays/{array}/hold", responses=ANY)
+    async def hold(array: str) -> Response:
+        """Let all jobs of an array that wait, wait until they are released."""
+        return await each(array, lambda job: ChangeJob(job, HOLD))
+
+    @router.post("/arrays/{array}/release", responses=ANY)
+    async def release(array: str) -> Response:
+        """Let all held jobs of an array go their way."""
+        return await each(array, lambda job: ChangeJob(job, RELEASE))

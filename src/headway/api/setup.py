@@ -1,0 +1,122 @@
+"""What operators set: queues, pools, licences, and nodes that are cordoned or drained.
+
+A change names only the words that change; null takes a word away.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from headway.api.documents import ANY, LICENCES, POOL, POOLS, QUEUE, QUEUES, body
+from headway.api.reading import read_object
+from headway.api.services import Services, settled
+from headway.control import house_views
+from headway.control.cycle import Cycle
+from headway.control.setting_up import (
+    CLOSING,
+    CloseNode,
+    DropPool,
+    DropQueue,
+    SetLicences,
+    SetPool,
+    SetQueue,
+)
+from headway.core.errors import BadInput
+from headway.core.fields import check_keys
+from headway.core.pool_spec import show_pool
+from headway.core.queue_spec import show_queue
+
+USER = "local"
+
+
+def routes(services: Services) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["setup"])
+    _queues(router, services)
+    _pools(router, services)
+    _rest(router, services)
+    return router
+
+
+async def on_control(services: Services, look: Any) -> Any:
+    """What a look at the working copy finds, taken on the thread that owns it."""
+    future: Future[Any] = Future()
+
+    def work(cycle: Cycle) -> None:
+        try:
+            future.set_result(look(cycle))
+        except Exception as error:
+            future.set_exception(error)
+
+    services.control.run(work)
+    return await settled(future)
+
+
+def _queues(router: APIRouter, services: Services) -> None:
+    @router.get("/queues", responses=QUEUES)
+    async def queues() -> Response:
+        """All queues: their rules, what waits in them and what they hold."""
+        return JSONResponse({"queues": await on_control(services, lambda cycle: house_views.queues(cycle.book))})
+
+    @router.patch("/queues/{name}", openapi_extra=body(QUEUE), responses=ANY)
+    async def set_queue(name: str, request: Request) -> Response:
+        """Make a queue, or change one."""
+        words = await read_object(request, services.settings.request_bytes_max)
+        queue = await services.do(SetQueue(name, words, USER))
+        return JSONResponse({"queue": {"name": queue.name, **show_queue(queue)}})
+
+    @router.delete("/queues/{name}", status_code=204)
+    async def drop_queue(name: str) -> Response:
+        """Remove a queue in which nothing waits or runs."""
+        await services.do(DropQueue(name, USER))
+        return Response(status_code=204)
+
+
+def _pools(router: APIRouter, services: Services) -> None:
+    @router.get("/pools", responses=POOLS)
+    async def pools() -> Response:
+        """All pools: what they are, and what their nodes have free."""
+        return JSONResponse({"pools": await on_control(services, lambda cycle: house_views.pools(cycle.book))})
+
+    @router.patch("/pools/{name}", openapi_extra=body(POOL), responses=ANY)
+    async def set_pool(name: str, request: Request) -> Response:
+        """Make a pool, or change one."""
+        words = await read_object(request, services.settings.request_bytes_max)
+        pool = await services.do(SetPool(name, words, USER))
+        return JSONResponse({"pool": {"name": pool.name, **show_pool(pool)}})
+
+    @router.delete("/pools/{name}", responses=ANY)
+    async def drop_pool(name: str) -> Response:
+        """Let a pool go: its jobs finish, then its nodes are given back."""
+        pool = await services.do(DropPool(name, USER))
+        return JSONResponse({"pool": {"name": pool.name, **show_pool(pool)}})
+
+
+def _rest(router: APIRouter, services: Services) -> None:
+    @router.get("/licences", responses=LICENCES)
+    async def licences() -> Response:
+        """How many there are of each licence."""
+        return JSONResponse({"licences": dict(services.control.cycle.book.house.licences)})
+
+    @router.patch("/licences", openapi_extra=body({"type": "object"}), responses=LICENCES)
+    async def set_licences(request: Request) -> Response:
+        """Change how many there are; null takes one away."""
+        words = await read_object(request, services.settings.request_bytes_max)
+        return JSONResponse({"licences": dict(await services.do(SetLicences(words)))})
+
+    @router.post("/nodes/{node}/{how}", openapi_extra=body({"type": "object"}), responses=ANY)
+    async def close_node(node: str, how: str, request: Request) -> Response:
+        """`cordon`: nothing more is placed there. `drain`: the same, for good. `uncordon`: it takes tasks again."""
+        words = await read_object(request, services.settings.request_bytes_max)
+        check_keys(words, {"stop": ""}, "request")
+        if how not in CLOSING:
+            raise BadInput(f'"{how[:80]}" is not one of {", ".join(CLOSING)}')
+        stop = words.get("stop", False)
+        if not isinstance(stop, bool) or (stop and how != "drain"):
+            raise BadInput("stop: only a drain asks what runs there to end, and it is true or false")
+        closed = await services.do(CloseNode(node, how, USER, stop))
+        shown = {"id": closed.id, "pool": closed.pool, "cordoned": closed.cordoned, "draining": closed.draining}
+        return JSONResponse({"node": shown})

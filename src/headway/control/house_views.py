@@ -1,0 +1,55 @@
+"""What people are shown of queues, pools and arrays. Reads only; called on the control thread, which owns the book."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from headway.control.book import Book
+from headway.core.model import State
+from headway.core.pool_spec import show_pool
+from headway.core.queue_spec import show_queue
+from headway.store.protocol import JobFilter, Store
+
+
+def queues(book: Book) -> list[dict[str, Any]]:
+    held = Counter((job.spec.queue, job.state is not State.QUEUED) for job in book.jobs.values())
+    known = book.house.all_queues()
+    names = {queue.name for queue in known}
+    strays = sorted({name for name, _ in held} - names)  # Of jobs whose queue nobody ever set.
+    rules = [(queue.name, show_queue(queue)) for queue in known] + [(name, {}) for name in strays]
+    return [
+        {"name": name, "rules": words, "queued": held[name, False], "active": held[name, True]} for name, words in rules
+    ]
+
+
+def pools(book: Book) -> list[dict[str, Any]]:
+    shown = []
+    for name in sorted(book.house.pools):
+        nodes = [node for node in book.nodes.values() if node.pool == name]
+        rooms = [room for node in nodes if (room := book.view.rooms.get(node.id)) is not None]
+        free = [room for room in rooms if room.open]
+        shown.append(
+            {
+                "name": name,
+                "rules": show_pool(book.house.pools[name]),
+                "nodes": len(nodes),
+                "open": len(free),
+                "tasks": sum(len(book.on_node.get(node.id, {})) for node in nodes),
+                "free": {
+                    "cpus": sum(room.cpus for room in free),
+                    "memory_bytes": sum(room.memory_bytes for room in free),
+                    "gpus": sum(len(room.gpus) for room in free),
+                },
+            }
+        )
+    return shown
+
+
+def array(store: Store, id: str) -> dict[str, Any] | None:
+    """How many elements of an array are in which state; None when there is no such array."""
+    newest = store.page(JobFilter(array=id), None, 1)
+    if not newest:
+        return None
+    states = store.counts(array=id)
+    return {"id": id, "name": newest[0].spec.name, "count": sum(states.values()), "states": states}
