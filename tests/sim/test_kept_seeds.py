@@ -12,6 +12,7 @@ KEPT = {
     26: "a full report that came late made a task seem missing that had begun since",
     29: "a node that came back after its loss was not known to the server",
     33: "a gang waited for ever for a node that was up but not known",
+    56: "a claimed task that a new keeper could not take was told to go, and nothing was ever heard of it",
     69: "the order in which nodes were told hung on the hashes of their names: no two runs were the same",
     133: "one rank failed while the agent was dead, and its successor let the others run for ever",
     445: "a node that the server did not know was lent 60 s, more than the lease that the server counted",

@@ -137,7 +137,8 @@ class Oracle:
             real.born[task, process.rank] = process
             self._never_again(job, attempt)
             self._told_to_go(job, attempt)
-        self._alone(job, attempt)
+        if node not in self.asleep:
+            self._alone(job, attempt)
         self._leased(node, job)
         self._holds(node)
 

@@ -97,7 +97,7 @@ class Server:
             return
         self.world.tell("server", f"sleeps for {for_s:.1f} s")
         self.asleep_until = self.world.now + for_s
-        self._slept_at = self.world.now
+        self._slept_at, self._slept_mono = self.world.now, self.mono()
         self._clock_stops = clock_stops
         self.world.at(self.asleep_until, self.wake)
 
@@ -106,7 +106,7 @@ class Server:
             if self._clock_stops:
                 self.mono_lag_s += self.world.now - self._slept_at
             self.asleep_until = 0.0
-            if not self._clock_stops:
+            if self.mono() - self._slept_mono > self.simulation.settings.tick_gap_s:
                 self.simulation.oracle.listening_since = self.mono()
             self._turn_soon()
 
