@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from headway_agent.preparing import Work
 
-FILES_BYTES_MAX = 20 << 30
+CACHE_BYTES_MAX = 20 << 30  # Of whole bundles, and of single large files that many of them have.
 PART_OF_DISK = 0.1
-SMALL_BYTES = 64 << 10  # A copy of a smaller file is as cheap as a look into the cache.
+SMALL_BYTES = 64 << 10  # Smaller files are not kept one by one: bundles that share them fetch them again.
 MODE_MASK = 0o777
 
 
@@ -48,8 +48,16 @@ def unpack(work: Work) -> None:
 
 
 def _unpack(work: Work, digest: str, root: str) -> None:
-    entries = manifest(digest, work.site.objects.read(f"bundles/{digest}.json"))
     remove_tree(root)  # A claim that is made again begins anew.
+    if work.site.objects.nearby:
+        _fill(work, digest, root)
+        return
+    kept, _ = _cache(work, "bundles").get(digest, work.directory, lambda draft: _fill(work, digest, draft))
+    _copy_tree(work, kept, root)
+
+
+def _fill(work: Work, digest: str, root: str) -> None:
+    entries = manifest(digest, work.site.objects.read(f"bundles/{digest}.json"))
     os.mkdir(root, 0o700)
     made = {""}
     for entry in entries:
@@ -107,18 +115,17 @@ def _make_folders(root: str, folder: str, made: set[str]) -> None:
 def _put(work: Work, entry: Mapping[str, Any], target: str) -> None:
     sha256, mode = str(entry["sha256"]), int(entry["mode"]) & MODE_MASK
     key = f"bundles/files/{sha256}"
-    source = work.site.objects.local(key)
-    if source or int(entry["size"]) < SMALL_BYTES:
+    if work.site.objects.nearby or int(entry["size"]) < SMALL_BYTES:
         _copy(work, key, target, sha256)
     else:
-        cached, _ = _files(work).get(sha256, work.directory, lambda path: _copy(work, key, path, sha256))
+        cached, _ = _cache(work, "files").get(sha256, work.directory, lambda path: _copy(work, key, path, sha256))
         _duplicate(cached, target)
     os.chmod(target, mode | 0o600)
 
 
-def _files(work: Work) -> Cache:
-    root = os.path.join(work.site.cache_dir, "files")
-    return Cache(root, bytes_max(work.site.environ, "FILES", FILES_BYTES_MAX, PART_OF_DISK, root))
+def _cache(work: Work, name: str) -> Cache:
+    root = os.path.join(work.site.cache_dir, name)
+    return Cache(root, bytes_max(work.site.environ, name.upper(), CACHE_BYTES_MAX, PART_OF_DISK, root))
 
 
 def _copy(work: Work, key: str, target: str, sha256: str) -> None:
@@ -130,6 +137,21 @@ def _copy(work: Work, key: str, target: str, sha256: str) -> None:
             file.write(piece)
     if digest.hexdigest() != sha256:
         raise PrepareFailed("bundle_missing", f"{key} in storage has another content than its name says")
+
+
+def _copy_tree(work: Work, source: str, target: str) -> None:
+    os.mkdir(target, 0o700)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            work.check()
+            place = os.path.join(target, entry.name)
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), place)
+            elif entry.is_dir():
+                _copy_tree(work, entry.path, place)
+            else:
+                _duplicate(entry.path, place)
+                os.chmod(place, entry.stat().st_mode & MODE_MASK)
 
 
 def _duplicate(source: str, target: str) -> None:

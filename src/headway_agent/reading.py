@@ -7,6 +7,7 @@ shipping.py.
 from __future__ import annotations
 
 import os
+import threading
 
 from headway_agent.wire import Connection, Unreachable
 
@@ -29,6 +30,12 @@ class Stored:
 
     def __init__(self, folder: str, home: Home | None) -> None:
         self._folder, self._home = folder, home
+        self._mine = threading.local()  # A connection for each thread, kept from object to object.
+
+    @property
+    def nearby(self) -> bool:
+        """Whether storage lies on this very machine."""
+        return bool(self._folder)
 
     def read(self, key: str) -> bytes:
         return b"".join(self.pieces(key))
@@ -36,11 +43,6 @@ class Stored:
     def pieces(self, key: str, wanted: Callable[[], None] = lambda: None) -> Iterator[bytes]:
         """The object from its beginning, piece by piece. `wanted` is asked before each, and may raise."""
         return self._from_folder(key, wanted) if self._folder else self._from_server(key, wanted)
-
-    def local(self, key: str) -> str:
-        """The path of the object where it lies on this machine; empty where it does not."""
-        path = os.path.join(self._folder, key) if self._folder else ""
-        return path if path and os.path.isfile(path) else ""
 
     def _from_folder(self, key: str, wanted: Callable[[], None]) -> Iterator[bytes]:
         try:
@@ -57,20 +59,20 @@ class Stored:
 
     def _from_server(self, key: str, wanted: Callable[[], None]) -> Iterator[bytes]:
         assert self._home is not None
-        connection, offset = Connection(self._home), 0
-        try:
-            while True:
-                wanted()
-                status, piece = _get(connection, key, offset)
-                if status == 416:  # Nothing begins there: the object ended with the last piece.
-                    return
-                if piece:
-                    yield piece
-                offset += len(piece)
-                if status == 200 or len(piece) < PIECE_BYTES:
-                    return
-        finally:
-            connection.close()
+        connection: Connection | None = getattr(self._mine, "connection", None)
+        if connection is None:
+            connection = self._mine.connection = Connection(self._home)
+        offset = 0
+        while True:
+            wanted()
+            status, piece = _get(connection, key, offset)
+            if status == 416:  # Nothing begins there: the object ended with the last piece.
+                return
+            if piece:
+                yield piece
+            offset += len(piece)
+            if status == 200 or len(piece) < PIECE_BYTES:
+                return
 
 
 def _get(connection: Connection, key: str, offset: int) -> tuple[int, bytes]:

@@ -42,6 +42,12 @@ class Server:
         self.refuse_status = 0
         self.follow: list[str] = []
         self.objects: dict[str, bytes] = {}
+        self.checkpoints: list[dict[str, Any]] = []
+        self.artifacts: dict[str, dict[str, Any]] = {}
+        self.bad: list[dict[str, Any]] = []
+        self.steps: dict[str, int] = {}
+        self.troubles: list[dict[str, str]] = []
+        self.got: list[str] = []
         self.serve_storage = False  # GET gives what lies in the storage folder; else the program.
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.http.daemon_threads = True
@@ -113,11 +119,18 @@ class Server:
                 "resend": False,
                 "agent_version": self.version or body["agent_version"],
                 "follow": self.follow,
+                "checkpoints_safe": {each["task"]: [each["step"]] for each in body.get("checkpoints", ())},
+                "artifacts_safe": [[each["task"], each["path"]] for each in body.get("artifacts", ())],
                 "checkpoints_safe": _steps(body.get("checkpoints", ())),
                 "artifacts_safe": [[each["task"], each["path"]] for each in body.get("artifacts", ())],
             }
 
     def _take_in(self, body: dict[str, Any]) -> None:
+        self.checkpoints += body.get("checkpoints", [])
+        self.artifacts.update({each["path"]: each for each in body.get("artifacts", [])})
+        self.bad += body.get("bad_checkpoints", [])
+        self.steps.update(body.get("steps", {}))
+        self.troubles = body.get("troubles", self.troubles)
         for piece in body["logs"]:
             slot = f"{piece['rank']}/{piece['stream']}"
             pieces = self.index.setdefault(piece["task"], {}).setdefault(slot, [])
@@ -170,9 +183,14 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
             self._answer(201, b"")
 
         def do_GET(self) -> None:
+            found = server.objects.get(self.path.removeprefix("/agent/objects/"))
+            if found is not None:
+                self._answer(200, found)
+                return
             if not server.serve_storage:
                 self._answer(200, server.program)
                 return
+            server.got.append(self.path)
             try:
                 content = (server.storage / self.path.removeprefix("/agent/objects/")).read_bytes()
             except OSError:

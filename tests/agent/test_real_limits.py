@@ -170,6 +170,13 @@ def test_a_bundle_runs_in_its_subdir(any_node: Node, headway_home: Path) -> None
     assert any_node.server.outcome(task)["cause"] is None
     assert any_node.server.output(task) == b"bundled\n"
     assert (task, "preparing") in any_node.server.seen
+    again = any_node.server.give("job2/1/0", "python3", "train.py", progress={"bundle": digest, "subdir": "src"})
+    assert any_node.server.outcome(again)["cause"] is None
+    if any_node.storage is None:  # What came through the server is kept, and not fetched again.
+        names = [path.removeprefix("/agent/objects/bundles/") for path in any_node.server.got]
+        assert sorted(set(names)) == sorted({f"{digest}.json", *(f"files/{name}" for name in os.listdir(
+            headway_home / "storage/bundles/files"))})  # fmt: skip
+        assert names.count(f"{digest}.json") == 1
 
 
 def test_a_bundle_that_is_gone_fails_the_preparation(any_node: Node) -> None:
