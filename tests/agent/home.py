@@ -119,8 +119,6 @@ class Server:
                 "resend": False,
                 "agent_version": self.version or body["agent_version"],
                 "follow": self.follow,
-                "checkpoints_safe": {each["task"]: [each["step"]] for each in body.get("checkpoints", ())},
-                "artifacts_safe": [[each["task"], each["path"]] for each in body.get("artifacts", ())],
                 "checkpoints_safe": _steps(body.get("checkpoints", ())),
                 "artifacts_safe": [[each["task"], each["path"]] for each in body.get("artifacts", ())],
             }

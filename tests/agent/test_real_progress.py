@@ -1,0 +1,238 @@
+"""Real agents that keep what their tasks write: into a folder, through the server, into a store that is full."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.home import Node, a_node
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.real
+
+SAVES = """
+import os, sys, time
+place = os.environ["HEADWAY_CHECKPOINT_DIR"]
+print("from", sorted(os.listdir(place)), os.environ.get("HEADWAY_RESUME_STEP"), flush=True)
+for step in range(1, int(sys.argv[1]) + 1):
+    with open(f"{place}/x.tmp", "wb") as file:
+        file.write(bytes([step % 256]) * int(sys.argv[2]))
+    os.replace(f"{place}/x.tmp", f"{place}/step-{step}.pt")
+    if step > 2:
+        os.unlink(f"{place}/step-{step - 2}.pt")
+    print("saved", step, flush=True)
+    time.sleep(float(sys.argv[3]))
+"""
+
+
+def saves(steps: int, size: int, pause_s: float) -> list[str]:
+    return ["python3", "-c", SAVES, str(steps), str(size), str(pause_s)]
+
+
+def steps_of(node: Node, task: str) -> list[int]:
+    return [each["step"] for each in node.server.checkpoints if each["task"] == task]
+
+
+@pytest.fixture(params=["folder", "http"])
+def either(request: pytest.FixtureRequest, headway_home: Path, program: Path) -> Iterator[Node]:
+    with a_node(headway_home, program, direct=request.param == "folder") as node:
+        yield node
+
+
+def test_checkpoints_are_committed_restored_and_not_sent_twice(either: Node) -> None:
+    node = either
+    node.start()
+    first = node.server.give("job1/1/0", *saves(4, 1000, 0.3))
+    assert node.server.outcome(first)["cause"] is None
+    newest = node.server.checkpoints[-1]
+    assert (newest["step"], newest["how"], newest["files"], newest["bytes"]) == (4, "renamed", 2, 2000)
+    resume = {"step": 4, "key": newest["key"], "how": "renamed"}
+    show = 'ls "$HEADWAY_CHECKPOINT_DIR"; echo "$HEADWAY_RESUME_STEP"; cksum < "$HEADWAY_CHECKPOINT_DIR/step-4.pt"'
+    second = node.server.give("job1/2/0", "sh", "-c", show, resume=resume)
+    assert node.server.outcome(second)["cause"] is None
+    said = node.server.output(second).decode().split()
+    assert said[:3] == ["step-3.pt", "step-4.pt", "4"]
+    assert said[3:] == subprocess.run(["cksum"], input=b"\4" * 1000, capture_output=True).stdout.decode().split()
+    assert steps_of(node, second) == []
+    assert (second, "preparing") in node.server.seen
+
+
+def test_a_bad_checkpoint_is_told_and_the_next_claim_brings_another(node: Node) -> None:
+    node.start()
+    first = node.server.give("job1/1/0", *saves(2, 1000, 0.4))
+    node.server.outcome(first)
+    resume = {"step": 9, "key": "jobs/job1/1/checkpoints/none.json", "how": "renamed"}
+    second = node.server.give("job1/2/0", "sh", "-c", "echo $HEADWAY_RESUME_STEP", resume=resume)
+    wait_until(lambda: node.server.bad, every_s=0.01)
+    assert node.server.bad[0]["key"] == resume["key"]
+    assert node.server.phase(second) == "preparing"
+    newest = node.server.checkpoints[-1]
+    node.server.forget("nobody")
+    with node.server.lock:
+        node.server.sent = {}  # The changed claim travels with the next reply.
+    node.server.give(
+        "job1/2/0", "sh", "-c", "echo $HEADWAY_RESUME_STEP", resume=dict(resume, step=2, key=newest["key"])
+    )
+    assert node.server.outcome(second)["cause"] is None
+    assert node.server.output(second) == b"2\n"
+
+
+def test_what_a_killed_rank_had_finished_is_told_before_its_end(node: Node) -> None:
+    node.start()
+    task = node.server.give(
+        "job1/1/0",
+        "python3",
+        "-c",
+        SAVES.replace('print("saved"', 'step > 4 and os.kill(os.getpid(), 9); print("saved"'),
+        "9",
+        "500000",
+        "0.3",
+    )
+    outcome = node.server.outcome(task)
+    assert outcome["signal"] == 9
+    assert steps_of(node, task)[-1] == 5
+
+
+def test_an_agent_killed_while_it_stores_leaves_nothing_half(node: Node, headway_home: Path) -> None:
+    node.start()
+    task = node.server.give("job1/1/0", *saves(30, 30_000_000, 0.05))
+    wait_until(lambda: len(steps_of(node, task)) > 1, every_s=0.01)
+    for _ in range(3):
+        before = len(steps_of(node, task))
+        node.kill_agent()
+        node.start()
+        wait_until(lambda n=before: len(steps_of(node, task)) > n, every_s=0.01)  # type: ignore[misc]
+    assert node.server.outcome(task)["cause"] is None
+    assert steps_of(node, task)[-1] == 30
+    storage = headway_home / "storage"
+    for told in node.server.checkpoints:
+        manifest = json.loads((storage / told["key"]).read_text())
+        for part in [part for file in manifest["files"] for part in file["parts"]]:
+            assert (storage / part["key"]).stat().st_size >= part["offset"] + part["size"]
+
+
+def test_a_task_that_ends_while_its_agent_is_dead_is_salvaged(node: Node) -> None:
+    node.start()
+    task = node.server.give("job1/1/0", *saves(3, 1000, 0.6))
+    wait_until(lambda: steps_of(node, task), every_s=0.01)
+    node.kill_agent()
+    wait_until(lambda: b"saved 3" in (node.path / "tasks/job1-1-0/rank0.out").read_bytes(), every_s=0.01)
+    wait_until(lambda: node.pid("keeper.pid") and not _rank_alive(task), every_s=0.01)
+    node.start()
+    assert node.server.outcome(task)["cause"] is None
+    assert steps_of(node, task)[-1] == 3
+
+
+def _rank_alive(task: str) -> bool:
+    for entry in Path("/proc").iterdir():
+        try:
+            if f"HEADWAY_TASK={task}".encode() in (entry / "environ").read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+@pytest.fixture
+def small_store(headway_home: Path, program: Path) -> Iterator[Node]:
+    place = headway_home / "storage"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here (needs root and tmpfs)")
+    with a_node(headway_home, program) as node:
+        yield node
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_store_stops_no_training_and_is_made_good_when_there_is_room(small_store: Node) -> None:
+    node = small_store
+    node.start()
+    task = node.server.give("job1/1/0", *saves(12, 400_000, 0.3))
+    wait_until(lambda: [each for each in node.server.troubles if "wait on the node" in each["detail"]], every_s=0.01)
+    out = node.path / "tasks/job1-1-0/rank0.out"
+    wait_until(lambda: b"saved 8" in out.read_bytes(), every_s=0.01)
+    subprocess.run(["mount", "-o", "remount,size=64m", str(node.storage)], check=True)
+    assert node.server.outcome(task)["cause"] is None
+    assert steps_of(node, task)[-1] == 12
+    wait_until(lambda: not node.server.troubles, every_s=0.01)
+
+
+def test_artifacts_are_kept_on_failure_too(either: Node, headway_home: Path) -> None:
+    node = either
+    node.start()
+    place = headway_home / "place"
+    (place / "results").mkdir(parents=True)
+    (place / "results/old.csv").write_text("from before")
+    os.utime(place / "results/old.csv", (1, 1))
+    write = (
+        'mkdir -p output; echo one > "$HEADWAY_OUTPUT_DIR/a b.txt"; echo two > output/two.txt; '
+        "echo three > results/r.csv; ln -s /etc/passwd output/bad; exit 3"
+    )
+    progress = {"outputs": ["output/", "results/*.csv"]}
+    task = node.server.give("job1/1/0", "sh", "-c", write, workdir=str(place), progress=progress)
+    assert node.server.outcome(task)["exit_code"] == 3
+    assert set(node.server.artifacts) == {"a b.txt", "two.txt", "results/r.csv"}
+    if node.storage:
+        assert (node.storage / "jobs/job1/1/output/a b.txt").read_text() == "one\n"
+    else:
+        assert node.server.objects["jobs/job1/1/output/a%20b.txt"] == b"one\n"
+
+
+def test_steps_and_declarations_of_the_sdk_are_told(node: Node) -> None:
+    node.start()
+    script = (
+        'echo x > "$HEADWAY_CHECKPOINT_DIR/model"; '
+        'echo \'{"step": 41, "loss": 1.0}\' >> "$HEADWAY_SDK_DIR/metrics.jsonl"; '
+        'echo \'{"step": 40, "path": "model", "metrics": {"loss": 0.5}}\' >> "$HEADWAY_SDK_DIR/declared.jsonl"; exit 1'
+    )
+    task = node.server.give("job1/1/0", "sh", "-c", script)
+    node.server.outcome(task)
+    told: dict[str, Any] = node.server.checkpoints[-1]
+    assert (told["step"], told["how"], told["metrics"]) == (40, "declared", {"loss": 0.5})
+    assert node.server.steps[task] == 41
+
+
+def test_a_notice_names_cause_and_time_before_the_signal_comes(node: Node) -> None:
+    node.start()
+    wait = "trap 'cat $HEADWAY_NOTICE_FILE; exit 7' USR2; echo ready; while :; do sleep 0.05; done"
+    task = node.server.give("job1/1/0", "sh", "-c", wait, progress={"notice_signal": "SIGUSR2"})
+    wait_until(lambda: b"ready" in node.server.output(task), every_s=0.01)
+    node.server.tell(task, "stop", cause="preempted", grace_s=9.0)
+    assert node.server.outcome(task)["exit_code"] == 7
+    said = json.loads(node.server.output(task).decode().splitlines()[-1])
+    assert (said["cause"], said["seconds_left"]) == ("preempted", 9.0)
+
+
+def test_the_machine_s_notice_ends_all_tasks_and_new_ones_are_refused(node: Node) -> None:
+    node.start()
+    tasks = [node.server.give(f"job{number}/1/0", "sleep", "60") for number in (1, 2)]
+    for task in tasks:
+        wait_until(lambda task=task: node.server.phase(task) == "running", every_s=0.01)  # type: ignore[misc]
+    assert node.agent is not None
+    node.agent.send_signal(signal.SIGUSR1)
+    for task in tasks:
+        assert node.server.outcome(task)["cause"] == "reclaimed"
+    assert any(body.get("notice", {}).get("cause") == "reclaimed" for body in node.server.bodies)
+    late = node.server.give("job3/1/0", "true")
+    wait_until(lambda: node.server.phase(late) == "refused", every_s=0.01)
+
+
+def test_a_task_that_keeps_nothing_costs_no_thread_and_no_watch(node: Node) -> None:
+    node.start()
+    for number in range(20):
+        node.server.outcome(node.server.give(f"job{number}/1/0", "true"))
+    assert node.agent is not None
+    threads = [entry.read_text().strip() for entry in Path(f"/proc/{node.agent.pid}/task").glob("*/comm")]
+    maps = Path(f"/proc/{node.agent.pid}/maps").read_text()
+    assert len(threads) <= 6
+    assert "libcrypto" not in maps
+    fds = [os.readlink(entry) for entry in Path(f"/proc/{node.agent.pid}/fd").iterdir()]
+    assert not [name for name in fds if "inotify" in name]
