@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headway.control.commands import Submit
+from headway.control.commands import Submit, Why
 from headway.control.cycle import Ask
 from headway.control.progress import SAVE_STEPS_S
 from headway.control.repeating import Pin, Preempt
@@ -287,6 +287,7 @@ def test_preparing_keeps_the_claim_from_running_out(played: Played) -> None:
         played.leader.tick(limit_s - 1)
         played.say(reports=[{"task": f"{job}/1/0", "phase": "preparing", "detail": "building"}])
         assert played.job(job).state is State.STARTING
+    assert played.leader.do(Why(job)).result()["sentence"].endswith("; building")
     played.leader.tick(limit_s + 1)
     assert played.job(job).cause is Cause.NEVER_STARTED or played.job(job).number == 2
 

@@ -128,10 +128,12 @@ class Why:
         if job.state is State.QUEUED:
             waiting = scheduler.why_waiting(job, desk.book.view, desk.now)
         evidence = {name: getattr(waiting, name) for name in waiting.__slots__} if waiting else {}
+        sentence = explain.explain_state(job, waiting, desk.now)
+        _, preparing = desk.book.trail.preparing.get(job.id, (0.0, ""))
         return {
             "job": job.id,
             "state": job.state.value,
-            "sentence": explain.explain_state(job, waiting, desk.now),
+            "sentence": f"{sentence}; {preparing}" if preparing else sentence,
             "hint": explain.hint_for(job) if job.state.ended else "",
             "evidence": evidence,
         }

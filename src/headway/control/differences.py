@@ -169,14 +169,16 @@ def _hardware(store: Store, job: Job) -> dict[str, Any]:
 def _results(store: Store, job: Job) -> dict[str, Any]:
     attempt = job.attempt
     newest = checkpoints.newest(store.checkpoints(job.id), job.spec.nodes)
-    ran = attempt is not None and attempt.started_at is not None and attempt.ended_at is not None
+    ran_s = None
+    if attempt is not None and attempt.started_at is not None and attempt.ended_at is not None:
+        ran_s = round(attempt.ended_at - attempt.started_at, 1)
     kept = {each.path: each.sha256[:16] for each in store.artifacts(job.id)}
     return {
         "state": job.state.value,
         "cause": job.cause.value if job.cause else None,
         "exit_code": attempt.exit_code if attempt else None,
         "attempts": job.number,
-        "seconds": round(attempt.ended_at - attempt.started_at, 1) if ran else None,  # type: ignore[union-attr,operator]
+        "seconds": ran_s,
         "step": newest.step if newest else None,
         "metrics": newest.metrics if newest else {},
         "artifacts": kept,
