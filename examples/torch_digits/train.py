@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import time
+from array import array
 from pathlib import Path
 
 import torch
@@ -53,7 +54,7 @@ def main() -> None:
         if step % 20 == 0:
             headway.log({"loss": loss}, step=step + 1)
 
-    weights = b"".join(each.detach().numpy().tobytes() for each in model.state_dict().values())
+    weights = b"".join(array("f", each.flatten().tolist()).tobytes() for each in model.state_dict().values())
     output = Path("output")
     output.mkdir(exist_ok=True)
     torch.save(model.state_dict(), output / "model.pt")
