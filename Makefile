@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SEEDS ?= 2000
 PYTEST_ARGS ?=
 
-.PHONY: setup demo test check format bench sim docs lock clean
+.PHONY: setup demo test check format bench yardsticks sim docs lock clean
 
 setup: $(STAMP)
 
@@ -50,6 +50,10 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m bench
+
+# Replays public job logs through the scheduler; some minutes. Writes docs/reference/yardsticks.md.
+yardsticks: setup
+	$(BIN)/python -m yardsticks
 
 sim: setup
 	$(BIN)/python -m headway.sim --seeds $(SEEDS)

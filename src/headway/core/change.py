@@ -18,7 +18,7 @@ SHORTEST_S = 60.0
 
 def cheapest_change(view: View, job: Job, now: float) -> str:
     """What to change, as the words of the command line; empty when no single change helps."""
-    trial = Trial(view, now, 1000)
+    trial = Trial(view, now, 1000, job.id)
     trial.run()
     try:
         return _search(trial, view, job, now)

@@ -16,7 +16,7 @@ from headway.core.model import Attempt, Job, JobId, Phase, State, Task
 from headway.core.order import Key, Lane, Rank
 from headway.core.shares import Held
 from headway.core.trial import plan
-from headway.core.view import View
+from headway.core.view import View, began_at
 
 AHEAD_MOST = 500  # How many of the queue are looked at.
 STEPS_MOST = 4000  # How often the plan is made, at the most.
@@ -53,7 +53,7 @@ class _Frozen(History):
         self._ended = known._ended
 
     def learn(self, job: Job) -> None:
-        """Ends in a copy are not facts."""
+        """Nothing: ends in a copy are not facts."""
 
 
 def expected_starts(view: View, now: float, most: int = AHEAD_MOST, steps_most: int = STEPS_MOST) -> Forecast:
@@ -98,14 +98,13 @@ class _Outlook:
     def __init__(self, view: View, now: float, waiting: Iterable[Job]) -> None:
         self.now = now
         self.copy = _copy(view)
-        order = view.order(now)
         self.ends: list[tuple[float, JobId]] = []
         self.unknown: set[JobId] = set()
         self.made_at = now
         self.guessed = False
         for job in view.active.values():
-            self.ends.append((view.ends_at(job, order), job.id))
-            if order.estimate_s(view.lengths[job.id]) == ENDLESS:
+            self.ends.append((view.ends_at(job, now), job.id))
+            if view.estimate_s(job.id, began_at(job)) == ENDLESS:
                 self.unknown.add(job.id)
         heapq.heapify(self.ends)
         for job in waiting:
@@ -139,7 +138,7 @@ class _Outlook:
         tasks = tuple(Task(index, seat.node, seat.gpus, Phase.GOING) for index, seat in enumerate(seats))
         attempt = Attempt(job.number + 1, tasks, self.now, started_at=self.now)
         self.copy.saw(job, replace(job, state=State.RUNNING, attempt=attempt, not_before=0.0))
-        run_s = self.copy.order(self.now).estimate_s(self.copy.lengths[job_id])
+        run_s = self.copy.estimate_s(job_id, self.now)
         if run_s == ENDLESS:
             self.unknown.add(job_id)
             run_s = ASSUMED_S
@@ -180,5 +179,7 @@ def _copy(view: View) -> View:
     copy.counted.by = dict(view.counted.by)
     copy.shares = view.shares.copy()
     copy.history = _Frozen(view.history)
+    copy._estimates = dict(view._estimates)
+    copy._began_last = view._began_last
     copy.service = dict(view.service)
     return copy

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from headway.core.causes import TABLE, Whose
 from headway.core.model import Job, JobId, State
 
-REMEMBERED = 2
+COUNTED = 2  # Of how many like jobs the mean is taken.
+REMEMBERED = 8  # How many are kept: what was known when a running attempt began must still be known later.
 KEYS_MOST = 100_000  # Beyond this the oldest likeness is forgotten.
 SHORTEST_S = 1.0
 STEPS_S = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 72000.0, 180000.0, 360000.0)
@@ -69,17 +70,20 @@ class History:
         while len(self._ended) > KEYS_MOST:
             del self._ended[next(iter(self._ended))]
 
-    def mean_s(self, likes: tuple[Likeness, ...]) -> float | None:
-        """What the closest like jobs took on average; None when there were none."""
+    def mean_s(self, likes: tuple[Likeness, ...], at: float | None = None) -> float | None:
+        """What the closest like jobs took on average, of those that had ended by then; None when there were none."""
         for like in likes:
             known = self._ended.get(like)
+            if known and at is not None and known[-1][0] > at:
+                known = [entry for entry in known if entry[0] <= at]
             if known:
-                return max(SHORTEST_S, sum(entry[2] for entry in known) / len(known))
+                newest = known[-COUNTED:]
+                return max(SHORTEST_S, sum(entry[2] for entry in newest) / len(newest))
         return None
 
-    def estimate_s(self, length: Length, from_history: bool = True) -> float:
-        """How long a job of this length will probably run; endless when nothing is known."""
-        known = self.mean_s(length.likes) if from_history else None
+    def estimate_s(self, length: Length, from_history: bool = True, at: float | None = None) -> float:
+        """How long a job of this length will probably run, by what was known then; endless when nothing was."""
+        known = self.mean_s(length.likes, at) if from_history else None
         if known is None:
             known = length.guess_s if length.guess_s is not None else ENDLESS
         return known if length.limit_s is None else min(known, length.limit_s)

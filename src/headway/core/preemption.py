@@ -116,8 +116,12 @@ class _Search:
         return room
 
     def _price(self, name: NodeId, chosen: dict[JobId, None]) -> float | None:
+        """What this node costs. The end of a gang frees several nodes, each at its part of the price."""
         victims = self._victims(name, chosen)
-        return None if victims is None else sum(self._price_of(victim) for victim in victims)
+        if victims is None:
+            return None
+        wanted = self.need.nodes
+        return sum(self._price_of(each) / min(wanted, len(self.view.active[each].alive)) for each in victims)
 
     def _victims(self, name: NodeId, chosen: dict[JobId, None]) -> list[JobId] | None:
         """Whose end makes the task fit here, beyond those already chosen; None when nobody's does."""

@@ -67,8 +67,9 @@ def plan(view: View, now: float, placements_most: int = 1000) -> Plan:
 class Trial:
     """One plan in the making: it takes room in the view, and puts everything back in the end."""
 
-    def __init__(self, view: View, now: float, placements_most: int) -> None:
+    def __init__(self, view: View, now: float, placements_most: int, asked: JobId | None = None) -> None:
         self.view = view
+        self.asked = asked  # Stop when the turn is his: those before him are placed, he is not.
         self.now = now
         self.order: Order = view.order(now)
         self.most = placements_most
@@ -84,17 +85,17 @@ class Trial:
         self._misfits: set[Need] = set()
         self._waiting: set[Shelf] = set()  # Shelves for which somebody waits with a reservation.
         self._borrowers: dict[int, Lane] = {}
-        self._ends: dict[JobId, float] = {}
+        self.looked_at: dict[JobId, float] = {}  # When those end who were asked for their end.
 
     # --- the three passes ---
 
     def run(self) -> None:
-        self.in_order()
-        self.backfill()
-        self.borrow()
+        if self.in_order():
+            self.backfill()
+            self.borrow()
 
-    def in_order(self) -> None:
-        """Place in order, until each kind of node has somebody who waits for it."""
+    def in_order(self) -> bool:
+        """Place in order, until each kind of node has somebody who waits for it. False: it is the turn of who asked."""
         lanes = self.view.lanes
         first = [(rank, lane) for lane in lanes.values() if (rank := self._rank(lane)) is not None]
         heap: list[tuple[Rank, int, Lane]] = [(rank, id(lane), lane) for rank, lane in first]
@@ -107,6 +108,8 @@ class Trial:
                 heapq.heappop(heap)
                 continue
             key = rank[4]
+            if key[2] == self.asked:
+                return False
             barred = self.kept.barred(need, self.ends_at(lane)) if self.kept.made else FREE
             if not self._counts(lane) or not self._place(lane, key, barred):
                 heapq.heappop(heap)
@@ -118,6 +121,7 @@ class Trial:
                 heapq.heappop(heap)
             else:
                 heapq.heapreplace(heap, (again, id(lane), lane))
+        return True
 
     def backfill(self) -> None:
         """Place whom nobody before him would miss: by priority, then the shortest first."""
@@ -268,11 +272,11 @@ class Trial:
     def leaving(self, node: NodeId) -> list[Leaving]:
         """Who leaves this node when, and with what."""
         found = list(self._taken.get(node, ()))
-        ends, active = self._ends, self.view.active
-        for (job, _), (wants, gpus) in self.view.held.get(node, {}).items():
+        ends, view = self.looked_at, self.view
+        for (job, _), (wants, gpus) in view.held.get(node, {}).items():
             end = ends.get(job)
             if end is None:
-                end = ends[job] = self.view.ends_at(active[job], self.order)
+                end = ends[job] = view.ends_at(view.active[job], self.now)
             found.append((end, wants.cpus, wants.memory_bytes, len(gpus)))
         return found
 

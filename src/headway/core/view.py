@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from headway.core.dependencies import Dependencies
 from headway.core.fit import Need, Room, empty_room, need_of
-from headway.core.history import History, Length, expected_end, length_of
+from headway.core.history import ENDLESS, History, Length, expected_end, length_of
 from headway.core.model import Job, JobId, Node, NodeId, Policy, Queue, Resources, State
 from headway.core.order import PLAIN_QUEUE, Key, Lane, LaneName, Order, Rank, key_of
 from headway.core.rooms import Rooms
@@ -48,6 +48,8 @@ class View:
         self._in_lane: dict[JobId, tuple[Lane, Key]] = {}
         self._wakes: list[tuple[float, JobId]] = []
         self._names: dict[tuple[int, str, tuple[NodeId, ...]], tuple[Job, LaneName]] = {}
+        self._estimates: dict[JobId, float] = {}  # Of those that hold places, by what was known when they began.
+        self._began_last = 0.0
         self._lengths: dict[Length, Length] = {}  # One of each, so that they can be told apart by identity.
 
     @property
@@ -89,6 +91,9 @@ class View:
         """Take note of how long an ended job ran."""
         self.history.learn(job)
         self.version += 1
+        attempt = job.attempt
+        if attempt is not None and attempt.ended_at is not None and attempt.ended_at <= self._began_last:
+            self._estimates.clear()  # Told late: somebody who runs began after this end.
 
     def inherit(self, other: View) -> None:
         """Take over what no store tells: settings, run times, use. Call it before the first job is seen."""
@@ -182,6 +187,7 @@ class View:
         if job.state in ACTIVE:
             self.active[job.id] = job
             self.lengths[job.id] = self.lane_name(job).length
+            self._began_last = max(self._began_last, began_at(job))
             self._count(job, 1)
             self.shares.begin(job, began_at(job))
             if before is not None and before.number == job.number and before.attempt and before.attempt.ended_at:
@@ -197,6 +203,7 @@ class View:
         if job.state in ACTIVE:
             self.active.pop(job.id, None)
             self.lengths.pop(job.id, None)
+            self._estimates.pop(job.id, None)
             self._count(job, -1)
             self._charge(job, after)
             for task in job.alive:
@@ -206,7 +213,7 @@ class View:
             self._free_heirs(self.dependencies.closed(job, after.state if after else None))
 
     def _ended(self, job: Job) -> None:
-        self.history.learn(job)
+        self.learn(job)
         self.service.pop(job.id, None)
 
     def _charge(self, job: Job, after: Job | None) -> None:
@@ -293,6 +300,7 @@ class View:
         self.version += 1
         self._names.clear()
         self._lengths.clear()
+        self._estimates.clear()
         waiting = list(self.queued.values())
         for table in (self.queued, self._in_lane, self.lanes, self.by_need):
             table.clear()
@@ -359,13 +367,23 @@ class View:
             had += max(0.0, now - attempt.started_at) * service_rate(job)
         return had
 
-    def ends_at(self, job: Job, order: Order) -> float:
+    def ends_at(self, job: Job, now: float) -> float:
         """When a job that holds places will probably give them back."""
-        now = order.now
         if job.state is State.STOPPING:
             return max(now, job.stop_by or now)
-        length = self.lengths[job.id]
-        return expected_end(began_at(job), order.estimate_s(length), length.limit_s, now)
+        began = began_at(job)
+        estimate_s = self.estimate_s(job.id, began)
+        if now - began < estimate_s != ENDLESS:
+            return began + estimate_s
+        return expected_end(began, estimate_s, self.lengths[job.id].limit_s, now)
+
+    def estimate_s(self, job: JobId, began: float) -> float:
+        """How long a job that holds places was expected to run when it began."""
+        known = self._estimates.get(job)
+        if known is None:
+            from_history = self.policy.estimates == "history"
+            known = self._estimates[job] = self.history.estimate_s(self.lengths[job], from_history, began)
+        return known
 
 
 def began_at(job: Job) -> float:

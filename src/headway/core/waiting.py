@@ -14,7 +14,7 @@ from headway.core.model import Job, JobId
 from headway.core.order import Key, Lane, LaneName, Order, Rank
 from headway.core.shares import Short, amounts_of, counters_of
 from headway.core.trial import Trial
-from headway.core.view import View, wakes_at
+from headway.core.view import View, began_at, wakes_at
 
 AHEAD_NAMED = 3
 SMALL = 2000  # Up to so many nodes and running jobs, a look ahead takes no time to speak of.
@@ -85,8 +85,7 @@ def earliest_start(view: View, job: Job, now: float) -> Start | None:
     trial = Trial(view, now, 0)
     name = view.lane_name(job)
     found = reserve(job.id, name.need, view.free, trial.leaving, now, name.length.limit_s)
-    lengths = {id(length): length for length in view.lengths.values()}.values()
-    guessed = any(trial.order.estimate_s(length) == ENDLESS for length in lengths)
+    guessed = any(view.estimate_s(each, began_at(view.active[each])) == ENDLESS for each in trial.looked_at)
     return Start(found.at, False, guessed) if found is not None else None
 
 

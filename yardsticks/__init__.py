@@ -1,0 +1,1 @@
+"""Public yardsticks for scheduling: logs that others recorded, replayed through the product's own plan."""
