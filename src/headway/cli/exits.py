@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from headway.core.errors import BadInput, HeadwayError, NotAllowed, NotFound, Unavailable
+from headway.core.errors import BadInput, HeadwayError, NotAllowed, NotFound, ServerTaken, Unavailable
 
 OK = 0
 ERROR = 1
@@ -24,7 +24,7 @@ BROKEN_PIPE = 141
 MEANINGS = {
     OK: "done; a followed job succeeded",
     ERROR: "an error that has no code of its own",
-    USAGE: "bad input: a wrong flag, key or value; nothing was done",
+    USAGE: "bad input: a wrong flag, key or value, or a second server on one home; nothing was done",
     UNREACHABLE: "the server cannot be reached or cannot take the request now",
     NOT_ALLOWED: "the token does not permit it",
     NOT_FOUND: "there is no such job or attempt",
@@ -38,7 +38,7 @@ MEANINGS = {
 
 
 def for_error(error: HeadwayError) -> int:
-    if isinstance(error, BadInput):
+    if isinstance(error, BadInput | ServerTaken):
         return USAGE
     if isinstance(error, Unavailable):
         return UNREACHABLE
