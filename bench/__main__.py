@@ -104,7 +104,7 @@ def main() -> int:
     run = Run()
     run.batch("1,000 jobs in one batch request", 1000, 4)
     run.single(f"1,000 jobs, a request each, on {CONNECTIONS} connections", CONNECTIONS, 6)
-    run.single("1,000 jobs, a request each, one after another (an fsync each)", 1, 6)
+    run.single("1,000 jobs, a request each, one after another", 1, 6)
     if not quick:
         run.batch("10,000 jobs in one batch request", 10000, 4)
     run.batch("1,000 jobs in one batch request, each writes a line", 1000, 0, command=ECHO)
