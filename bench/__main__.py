@@ -6,6 +6,7 @@ the machine. `--quick` leaves out the 10,000 jobs and the idle time.
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import sys
@@ -99,7 +100,9 @@ class Run:
 
 
 def main() -> int:
-    quick = "--quick" in sys.argv[1:]
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="leave out the 10,000 jobs and the idle time")
+    quick = parser.parse_args().quick
     begin, load_before = time.monotonic(), os.getloadavg()[0]
     run = Run()
     run.batch("1,000 jobs in one batch request", 1000, 4)
