@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.documents import ANY, ARRAYS, CHANGE, MADE, STOP
+from headway.api.documents import ANY, ARRAYS, CHANGE, MADE, PLAN, STOP
 from headway.api.jobs import USER, Look
 from headway.api.reading import number, read_object
 from headway.api.services import Services
 from headway.control import house_views
 from headway.control.changing import ChangeJob, EachOf
 from headway.control.commands import Command, Stop
+from headway.control.outlook import PlanJob, PlanQueue
 from headway.core.errors import NotFound
 from headway.core.fields import check_keys
 from headway.core.model import JobId
+from headway.core.spec import read_spec
 
 GRACE_S_MAX = 30 * 86400
 HOLD, RELEASE = {"hold": True}, {"hold": False}
@@ -28,7 +30,22 @@ def routes(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["jobs"])
     _jobs(router, services, Look(services))
     _arrays(router, services)
+    _plans(router, services)
     return router
+
+
+def _plans(router: APIRouter, services: Services) -> None:
+    @router.post("/plan", openapi_extra=PLAN, responses=ANY)
+    async def plan_job(request: Request) -> Response:
+        """When a job would start if it were submitted now."""
+        words = await read_object(request, services.settings.request_bytes_max)
+        check_keys(words, {"job": ""}, "request")
+        return JSONResponse(await services.do(PlanJob(read_spec(words.get("job") or {}), USER)))
+
+    @router.get("/plan", responses=ANY)
+    async def plan_queue(limit: Annotated[int, Query(ge=1, le=500)] = 100) -> Response:
+        """When the first of those that wait will start, in their order."""
+        return JSONResponse(await services.do(PlanQueue(limit)))
 
 
 def _jobs(router: APIRouter, services: Services, look: Look) -> None:

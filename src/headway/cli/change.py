@@ -14,7 +14,7 @@ import click
 from headway.cli import exits
 from headway.cli.options import DURATION, connect, jobs_argument, output_options
 from headway.cli.output import Output
-from headway.core.errors import BadInput, HeadwayError
+from headway.core.errors import BadInput, Conflict, HeadwayError, NotFound
 
 
 @click.command()
@@ -29,7 +29,14 @@ def stop(jobs: Sequence[str], grace: float | None, force: bool, output: Output) 
     client = connect(output)
 
     def ask(ref: str) -> dict[str, Any]:
-        answer: dict[str, Any] = client.stop(ref, 0.0 if force else grace)
+        grace_s = 0.0 if force else grace
+        try:
+            answer: dict[str, Any] = client.stop(ref, grace_s)
+        except (Conflict, NotFound):
+            if client.house.array(ref) is None:
+                raise
+            told = client.house.stop_array(ref, grace_s)
+            return {"id": ref, "array": told["array"], "sentence": f"{told['changed']} jobs were asked to end"}
         return answer
 
     return for_each(output, jobs, ask, lambda job: f"{job['id']} {job['sentence']}")
@@ -72,11 +79,24 @@ def wait(jobs: Sequence[str], timeout: float | None, exit_code_from_job: bool, o
     def await_end(ref: str) -> dict[str, Any]:
         nonlocal worst
         left_s = None if give_up_at is None else max(0.0, give_up_at - time.monotonic())
-        job: dict[str, Any] = client.wait(ref, left_s)[0]
+        try:
+            job: dict[str, Any] = client.wait(ref, left_s)[0]
+        except (Conflict, NotFound):
+            if client.house.array(ref) is None:
+                raise
+            job = array_as_job(*client.house.wait_array(ref, left_s))
         worst = max(worst, exits.for_job(job, exit_code_from_job))
         return job
 
     return for_each(output, jobs, await_end, lambda job: f"{job['id']} ({job['name']}) {job['sentence']}") or worst
+
+
+def array_as_job(array: dict[str, Any], ended: bool) -> dict[str, Any]:
+    """An array as if it were one job: it succeeded if all of its jobs did."""
+    states = array["states"]
+    state = next((each for each in ("failed", "cancelled") if states.get(each)), "succeeded") if ended else "running"
+    said = ", ".join(f"{count} {name}" for name, count in states.items())
+    return {**array, "state": state, "cause": None, "exit_code": None, "sentence": said}
 
 
 def for_each(

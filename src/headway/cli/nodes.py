@@ -1,6 +1,8 @@
-"""`headway nodes`: the machines that have called home."""
+"""`headway nodes`: the machines that have called home, and closing them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import click
 
@@ -9,12 +11,46 @@ from headway.cli.options import connect, output_options
 from headway.cli.output import Output
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @output_options
-def nodes(output: Output) -> int:
+@click.pass_context
+def nodes(ctx: click.Context, output: Output) -> int:
     """List the nodes that have called home, and what is free on them."""
+    if ctx.invoked_subcommand is not None:
+        return exits.OK
     found = connect(output).nodes()
     output.show({"nodes": found}, lambda: pages.nodes(output, found), lambda: [node["id"] for node in found])
     if not found:
         output.say("no node has called home yet")
+    return exits.OK
+
+
+@nodes.command()
+@click.argument("node")
+@output_options
+def cordon(node: str, output: Output) -> int:
+    """Place nothing more there. What runs there goes on."""
+    return _close(output, node, "cordon", f"{node} is cordoned")
+
+
+@nodes.command()
+@click.argument("node")
+@output_options
+def uncordon(node: str, output: Output) -> int:
+    """Let it take tasks again."""
+    return _close(output, node, "uncordon", f"{node} takes tasks again")
+
+
+@nodes.command()
+@click.argument("node")
+@click.option("--stop", is_flag=True, help="Ask what runs there to save itself and start elsewhere.")
+@output_options
+def drain(node: str, stop: bool, output: Output) -> int:
+    """Place nothing more there, until it is empty."""
+    return _close(output, node, "drain", f"{node} is being drained", stop)
+
+
+def _close(output: Output, node: str, how: str, said: str, stop: bool = False) -> int:
+    answer: dict[str, Any] = connect(output).house.close_node(node, how, stop)
+    output.show(answer, lambda: said, lambda: [node])
     return exits.OK

@@ -83,14 +83,18 @@ def shared_flags(root: click.Context) -> list[str]:
 
 def command_parts(command: click.Command, context: click.Context) -> list[list[str]]:
     if isinstance(command, click.Group):
-        found = []
+        found = [own_part(command, context)] if command.invoke_without_command else []
         for name, inner in command.commands.items():
             found += command_parts(inner, click.Context(inner, context, info_name=name))
         return found
+    return [own_part(command, context)]
+
+
+def own_part(command: click.Command, context: click.Context) -> list[str]:
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     lines = [f"## {context.command_path}", "", f"`{usage}`", "", *help_lines(command)]
     flags = flags_table(command, context, shared=False)
-    return [lines + (["", *flags] if len(flags) > 2 else [])]
+    return lines + (["", *flags] if len(flags) > 2 else [])
 
 
 def help_lines(command: click.Command) -> list[str]:

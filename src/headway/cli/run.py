@@ -15,6 +15,7 @@ from headway.cli import exits
 from headway.cli.keeping import keeping_given, keeping_options, send
 from headway.cli.options import connect, output_options, pair
 from headway.cli.output import Output, as_yaml
+from headway.cli.wishes import wish_options, wishes_given
 from headway.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--workdir", metavar="DIR", help="Where it runs. [default: here]"),
         click.option("--dry-run", is_flag=True, help="Print the job as YAML and do nothing."),
     ]
-    command = keeping_options(command)
+    command = keeping_options(wish_options(command))
     for flag in reversed(flags):
         command = flag(command)
     return click.argument(WORDS, metavar="SCRIPT [ARGS]... | -- COMMAND...", nargs=-1, type=click.UNPROCESSED)(command)
@@ -72,7 +73,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("-d", "--detach", is_flag=True, help="Submit and return at once.")
 @click.option("--exit-code-from-job", is_flag=True, help="End with the job's own exit code.")
 @output_options
-def run(output: Output, detach: bool, exit_code_from_job: bool, dry_run: bool, **given: Any) -> int:
+def run(output: Output, detach: bool, exit_code_from_job: bool, dry_run: bool, force: bool, **given: Any) -> int:
     """Submit a job and follow it until it ends. Ctrl-C detaches; the job goes on.
 
     \b
@@ -85,7 +86,10 @@ def run(output: Output, detach: bool, exit_code_from_job: bool, dry_run: bool, *
     if dry_run:
         return show_dry(output, prepared.raw)
     send(client, prepared, output)
-    job = client.submit(prepared.raw).seen
+    made = client.submit(prepared.raw, force=force)
+    if made.array:
+        return show_array(output, made.array)
+    job = made.seen
     if detach:
         return show_submitted(output, job)
     return followed(client, job, output, exit_code_from_job=exit_code_from_job)
@@ -94,14 +98,15 @@ def run(output: Output, detach: bool, exit_code_from_job: bool, dry_run: bool, *
 @click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
 @job_options
 @output_options
-def submit(output: Output, dry_run: bool, **given: Any) -> int:
+def submit(output: Output, dry_run: bool, force: bool, **given: Any) -> int:
     """Submit a job and return at once (the same as run --detach)."""
     client = connect(output)
     prepared = describe(client, given)
     if dry_run:
         return show_dry(output, prepared.raw)
     send(client, prepared, output)
-    return show_submitted(output, client.submit(prepared.raw).seen)
+    made = client.submit(prepared.raw, force=force)
+    return show_array(output, made.array) if made.array else show_submitted(output, made.seen)
 
 
 def followed(client: Any, job: dict[str, Any], output: Output, *, exit_code_from_job: bool = False) -> int:
@@ -115,6 +120,14 @@ def show_submitted(output: Output, job: dict[str, Any]) -> int:
     output.show(job, lambda: job["id"], lambda: [job["id"]])
     if output.form == "table":
         output.say(f"headway: job {job['id']} ({job['name']}) is submitted; follow it: headway logs -f {job['id']}")
+    return exits.OK
+
+
+def show_array(output: Output, array: dict[str, Any]) -> int:
+    output.show(array, lambda: array["id"], lambda: [array["id"]])
+    if output.form == "table":
+        said = f"array {array['id']} of {array['count']:,} jobs is submitted"
+        output.say(f"headway: {said}; they are {array['id']}-0, {array['id']}-1, …; wait: headway wait {array['id']}")
     return exits.OK
 
 
@@ -144,7 +157,8 @@ def describe(client: Any, given: dict[str, Any]) -> Prepared:
 
         set_value(base, *pair(word, "--set"))
     check_keys(base, KEYS, "job")
-    wishes = {**base, **keeping_given(given, base, os.getcwd()), **flags_given(given, base)}
+    wished = {**keeping_given(given, base, os.getcwd()), **wishes_given(given, base)}
+    wishes = {**base, **wished, **flags_given(given, base)}
     packing = take_packing(wishes)
     if not words and not wishes.get("command"):
         raise BadInput("no script and no command", "headway run train.py, headway run -- COMMAND, or -f job.yaml")

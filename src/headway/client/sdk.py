@@ -18,6 +18,7 @@ from headway.core.errors import Unavailable
 
 if TYPE_CHECKING:
     from headway.client.bundle import Bundle, Sent
+    from headway.client.house import House
     from headway.client.preparing import Packing, Prepared
     from headway.client.story import Chunk
 
@@ -38,14 +39,22 @@ class Client:
     def _locate(self) -> Address:
         return embedded.locate(self.resolved, self.home, self.env)
 
+    @property
+    def house(self) -> House:
+        """Queues, pools, licences, schedules, arrays and the outlook."""
+        from headway.client.house import House
+
+        return House(self.link)
+
     def on_trouble(self, tell: Callable[[str], None]) -> None:
         """Let somebody know when the server does not answer and the call is tried again."""
         self.link.on_trouble = tell
 
-    def submit(self, raw: Mapping[str, Any], key: str | None = None) -> JobHandle:
-        """Submit a job. The key makes it safe to repeat: one key, one job."""
-        answer = self._json("POST", "/jobs", {"job": dict(raw), "key": key or new_key()})
-        return JobHandle(self, answer["job"])
+    def submit(self, raw: Mapping[str, Any], key: str | None = None, force: bool = False) -> JobHandle:
+        """Submit a job, or an array of jobs. The key makes it safe to repeat: one key, one job."""
+        asked: dict[str, Any] = {"job": dict(raw), "key": key or new_key()}
+        answer = self._json("POST", "/jobs", {**asked, "force": True} if force else asked)
+        return JobHandle(self, answer["job"], answer.get("array"))
 
     def prepare(self, raw: dict[str, Any], packing: Packing) -> Prepared:
         """Settle where the code and the packages of a described job come from; sends nothing."""
@@ -227,9 +236,10 @@ class Client:
 class JobHandle:
     """One job, as the server last described it."""
 
-    def __init__(self, client: Client, seen: Mapping[str, Any]) -> None:
+    def __init__(self, client: Client, seen: Mapping[str, Any], array: Mapping[str, Any] | None = None) -> None:
         self.client = client
         self.seen = dict(seen)
+        self.array = dict(array or {})  # Of an array's first job: the array's id and size.
         self.id = str(seen["id"])
 
     def __repr__(self) -> str:

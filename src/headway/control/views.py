@@ -186,7 +186,11 @@ def show_node(node: Any, room: Any, tasks: int, heard_s: float, silent: bool) ->
     return {
         "id": node.id,
         "pool": node.pool,
-        "state": "silent" if silent else "up",
+        "state": "silent" if silent else "draining" if node.draining else "cordoned" if node.cordoned else "up",
+        "closed": "" if room is None or room.open else room.closed_because,
+        "zone": node.zone,
+        "kind": node.kind,
+        "labels": dict(node.labels),
         "granted": asdict(node.granted),
         "free": {"cpus": room.cpus, "memory_bytes": room.memory_bytes, "gpus": len(room.gpus)} if room else None,
         "tasks": tasks,

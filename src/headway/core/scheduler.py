@@ -3,7 +3,7 @@
 The picture is in view.py, the decisions in trial.py, the reasons in waiting.py, the outlook in forecast.py.
 """
 
-from headway.core.forecast import Forecast, Start, expected_starts, what_if
+from headway.core.forecast import Forecast, Start, expected_starts, first_in_order, what_if
 from headway.core.trial import Never, Placement, Plan, Preemption, plan
 from headway.core.view import View, view_of
 from headway.core.waiting import Waiting, why_all_waiting, why_waiting
@@ -18,6 +18,7 @@ __all__ = [
     "View",
     "Waiting",
     "expected_starts",
+    "first_in_order",
     "plan",
     "view_of",
     "what_if",

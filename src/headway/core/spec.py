@@ -32,6 +32,11 @@ ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 NODES_MAX = 10_000
 RANKS_PER_NODE_MAX = 256
 PRIORITY_MOST = 1_000_000
+LAUNCHERS = {
+    "plain": "every rank is started by Headway",
+    "torchrun": "torchrun is started once on each node, and starts the ranks",
+    "mpi": "mpirun is started on the first node, and starts the ranks on all of them",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class JobSpec:
     tags: tuple[tuple[str, str], ...] = ()
     progress: Progress = PLAIN
     wishes: Wishes = NO_WISHES
+    launcher: str = "plain"  # Who starts the ranks: ourselves, torchrun or mpirun.
 
 
 KEYS: dict[str, str] = {
@@ -68,6 +74,7 @@ KEYS: dict[str, str] = {
     "priority": "a larger number goes first",
     "nodes": "how many nodes the job takes, all or none",
     "ranks_per_node": "how many processes are started on each node",
+    "launcher": "who starts the ranks: " + ", ".join(LAUNCHERS),
     "resources": "what each node must give: cpus, memory, gpus",
     "env": "environment variables for the ranks",
     "workdir": "the directory in which it runs; a fresh one, when left out",
@@ -107,6 +114,7 @@ def read_spec(raw: Mapping[str, Any]) -> JobSpec:
         tags=_pairs(raw.get("tags"), "tags", NAME),
         progress=read_progress(raw),
         wishes=read_wishes(raw),
+        launcher=_one_of(raw.get("launcher", "plain"), "launcher", tuple(LAUNCHERS)),
     )
 
 
@@ -136,6 +144,7 @@ def show_spec(spec: JobSpec) -> dict[str, Any]:
         "tags": dict(spec.tags),
         **show_progress(spec.progress, spec.retries_max, spec.grace_s),
         **show_wishes(spec.wishes),
+        **({"launcher": spec.launcher} if spec.launcher != "plain" else {}),
     }
 
 

@@ -1,0 +1,154 @@
+"""`headway queue`, `pool` and `licence`: the house's rules, listed and changed while it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from headway.cli import exits, house_pages
+from headway.cli.options import connect, output_options, pair
+from headway.cli.output import Output
+from headway.core.errors import BadInput
+
+
+@click.group()
+def queue() -> None:
+    """Queues: their priority, shares, quotas, limits and pools."""
+
+
+@queue.command(name="ls")
+@output_options
+def queue_ls(output: Output) -> int:
+    """List the queues, what waits in them and what runs."""
+    found = connect(output).house.queues()
+    output.show({"queues": found}, lambda: house_pages.queues(output, found), lambda: [each["name"] for each in found])
+    return exits.OK
+
+
+@queue.command(name="set")
+@click.argument("name")
+@click.argument("words", metavar="KEY=VALUE...", nargs=-1)
+@output_options
+def queue_set(name: str, words: Sequence[str], output: Output) -> int:
+    """Make a queue, or change one.
+
+    \b
+    headway queue set night priority=5 max_duration=8h pools=lab,cloud
+    headway queue set night quota.gpus=8 user_quota.jobs=2 user_quotas.ada.gpus=4
+    headway queue set night policy=            takes a word away
+    """
+    queue = connect(output).house.set_queue(name, read_words(words, QUEUE_TEXTS))
+    output.show(queue, lambda: f"queue {name} is set", lambda: [name])
+    return exits.OK
+
+
+@queue.command(name="rm")
+@click.argument("name")
+@output_options
+def queue_rm(name: str, output: Output) -> int:
+    """Remove a queue in which nothing waits or runs."""
+    connect(output).house.drop_queue(name)
+    output.show({"queue": name}, lambda: f"queue {name} is removed", lambda: [name])
+    return exits.OK
+
+
+@click.group()
+def pool() -> None:
+    """Pools: where nodes come from, how many, and what they have."""
+
+
+@pool.command(name="ls")
+@output_options
+def pool_ls(output: Output) -> int:
+    """List the pools and what their nodes have free."""
+    found = connect(output).house.pools()
+    output.show({"pools": found}, lambda: house_pages.pools(output, found), lambda: [each["name"] for each in found])
+    return exits.OK
+
+
+@pool.command(name="set")
+@click.argument("name")
+@click.argument("words", metavar="KEY=VALUE...", nargs=-1)
+@output_options
+def pool_set(name: str, words: Sequence[str], output: Output) -> int:
+    """Make a pool, or change one.
+
+    \b
+    headway pool set lab engine=local nodes=4 cpus=2 memory=4G
+    headway pool set lab labels.rack=7 price=1.20 kind=spot
+    headway pool set lab state=draining        nothing new is placed there
+    """
+    pool = connect(output).house.set_pool(name, read_words(words, POOL_TEXTS))
+    output.show(pool, lambda: f"pool {name} is set", lambda: [name])
+    return exits.OK
+
+
+@pool.command(name="rm")
+@click.argument("name")
+@output_options
+def pool_rm(name: str, output: Output) -> int:
+    """Let a pool go: its jobs finish, then its nodes are given back."""
+    pool = connect(output).house.drop_pool(name)
+    output.show(pool, lambda: f"pool {name} leaves: its jobs finish, then its nodes are given back", lambda: [name])
+    return exits.OK
+
+
+@click.group()
+def licence() -> None:
+    """Licences: named countable things that jobs hold while they run."""
+
+
+@licence.command(name="ls")
+@output_options
+def licence_ls(output: Output) -> int:
+    """List the licences, and how many there are."""
+    found = connect(output).house.licences()
+    rows = [(name, str(count)) for name, count in found.items()]
+    output.show(found, lambda: output.table(("LICENCE", "COUNT"), rows), lambda: list(found))
+    return exits.OK
+
+
+@licence.command(name="set")
+@click.argument("words", metavar="NAME=COUNT...", nargs=-1, required=True)
+@output_options
+def licence_set(words: Sequence[str], output: Output) -> int:
+    """Say how many there are; NAME= takes one away."""
+    found = connect(output).house.set_licences(read_words(words, frozenset()))
+    output.show(found, lambda: ", ".join(f"{name}: {count}" for name, count in found.items()), lambda: list(found))
+    return exits.OK
+
+
+# Words whose value is text though it may look like a number.
+QUEUE_TEXTS = frozenset({"policy", "default_duration", "max_duration"})
+POOL_TEXTS = frozenset({"engine", "kind", "lease", "idle", "memory", "gpu_type", "zone", "state", "labels", "options"})
+
+
+def read_words(words: Sequence[str], texts: frozenset[str]) -> dict[str, Any]:
+    """`quota.gpus=8 pools=a,b` as nested words. An empty value takes the word away."""
+    found: dict[str, Any] = {}
+    for word in words:
+        path, text = pair(word, "KEY=VALUE")
+        *parents, last = path.split(".")
+        place = found
+        for parent in parents:
+            place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                raise BadInput(f'"{path[:80]}": "{parent}" is not a group of words')
+        place[last] = _value(text, path.split(".")[0] in texts or last in texts, path == "pools")
+    return found
+
+
+def _value(text: str, is_text: bool, is_list: bool) -> Any:
+    if is_list:
+        return [] if text == "none" else [name for name in text.split(",") if name] or None
+    if text == "":
+        return None
+    if is_text:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
