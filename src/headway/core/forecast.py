@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from headway.core.history import ENDLESS, History
+from headway.core.history import ENDLESS, History, Length
 from headway.core.lifecycle import Seat
 from headway.core.model import Attempt, Job, JobId, Phase, State, Task
 from headway.core.order import Key, Lane, Rank
@@ -52,7 +52,7 @@ class _Frozen(History):
         super().__init__()
         self._ended = known._ended
 
-    def learn(self, job: Job) -> None:
+    def learn(self, job: Job, length: Length) -> None:
         """Nothing: ends in a copy are not facts."""
 
 

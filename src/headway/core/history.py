@@ -53,20 +53,24 @@ class History:
 
     def __init__(self) -> None:
         self._ended: dict[Likeness, list[tuple[float, JobId, float]]] = {}  # Ended at, job, seconds; ascending.
-        self.version = 0
 
-    def learn(self, job: Job) -> None:
+    def learn(self, job: Job, length: Length) -> None:
         """Take note of an ended job, if its length says something about others."""
         attempt = job.attempt
         if attempt is None or attempt.started_at is None or attempt.ended_at is None or not _telling(job):
             return
         entry = (attempt.ended_at, job.id, max(0.0, attempt.ended_at - attempt.started_at))
-        self.version += 1
-        for like in length_of(job).likes:
-            known = self._ended.pop(like, None) or []
-            if entry not in known:
+        for like in length.likes:
+            known = self._ended.get(like)
+            if known is None:
+                self._ended[like] = [entry]
+                continue
+            if known[-1] < entry:
+                known.append(entry)
+            elif entry not in known:
                 insort(known, entry)
-            self._ended[like] = known[-REMEMBERED:]
+            if len(known) > REMEMBERED:
+                del known[0]
         while len(self._ended) > KEYS_MOST:
             del self._ended[next(iter(self._ended))]
 

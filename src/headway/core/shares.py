@@ -51,24 +51,30 @@ class Shares:
 
     def begin(self, job: Job, at: float) -> None:
         rate = self.rate(job)
+        base, weight = None, 0.0
         for account in accounts(job):
             ledger = self._at(account, at)
+            if ledger.base != base:
+                base, weight = ledger.base, self._weight(at, ledger.base)
             ledger.rate += rate
-            ledger.started += rate * self._weight(at, ledger.base)
+            ledger.started += rate * weight
             ledger.running += 1
 
     def end(self, job: Job, began: float, at: float | None) -> None:
         """It stopped running; without a time, it never really ran."""
         rate = self.rate(job)
+        base, weight, span = None, 0.0, 0.0
         for account in accounts(job):
             ledger = self._at(account, began)
+            if ledger.base != base:
+                base, weight = ledger.base, self._weight(began, ledger.base)
+                span = self._span(began, at, ledger.base) if at is not None and at > began else 0.0
             ledger.rate -= rate
-            ledger.started -= rate * self._weight(began, ledger.base)
+            ledger.started -= rate * weight
             ledger.running -= 1
             if not ledger.running:
                 ledger.rate = ledger.started = 0.0
-            if at is not None and at > began:
-                ledger.past += rate * self._span(began, at, ledger.base)
+            ledger.past += rate * span
 
     def uncharge(self, job: Job, began: float, at: float) -> None:
         """An end was taken back (its save failed)."""

@@ -48,6 +48,7 @@ class View:
         self._in_lane: dict[JobId, tuple[Lane, Key]] = {}
         self._wakes: list[tuple[float, JobId]] = []
         self._names: dict[tuple[int, str, tuple[NodeId, ...]], tuple[Job, LaneName]] = {}
+        self._alike: dict[tuple[object, ...], LaneName] = {}
         self._estimates: dict[JobId, float] = {}  # Of those that hold places, by what was known when they began.
         self._began_last = 0.0
         self._lengths: dict[Length, Length] = {}  # One of each, so that they can be told apart by identity.
@@ -89,7 +90,7 @@ class View:
 
     def learn(self, job: Job) -> None:
         """Take note of how long an ended job ran."""
-        self.history.learn(job)
+        self.history.learn(job, self.lane_name(job).length)
         self.version += 1
         attempt = job.attempt
         if attempt is not None and attempt.ended_at is not None and attempt.ended_at <= self._began_last:
@@ -162,15 +163,16 @@ class View:
     def _move_on(self, before: Job, after: Job) -> None:
         """A job that holds places goes on holding them, all or some."""
         self.active[after.id] = after
-        if before.attempt is after.attempt:
-            return
-        kept = {task.index for task in after.alive}
-        for task in before.alive:
+        had, has = before.alive, after.alive
+        if len(had) == len(has):
+            return  # Within one attempt tasks only end, or (when a save failed) come back.
+        kept = {task.index for task in has}
+        for task in had:
             if task.index not in kept:
                 self._give_back(before, task.node, task.index, task.gpus)
-        had = {task.index for task in before.alive}
-        for task in after.alive:
-            if task.index not in had:
+        known = {task.index for task in had}
+        for task in has:
+            if task.index not in known:
                 self._hold(after, task.node, task.index, task.gpus)
 
     def _enter(self, job: Job, before: Job | None) -> None:
@@ -299,6 +301,7 @@ class View:
         """The rules changed: everybody takes his place again, and what is held is counted again."""
         self.version += 1
         self._names.clear()
+        self._alike.clear()
         self._lengths.clear()
         self._estimates.clear()
         waiting = list(self.queued.values())
@@ -329,16 +332,23 @@ class View:
         return self._lengths.setdefault(length, length)
 
     def lane_name(self, job: Job) -> LaneName:
-        """The lane in which a job waits. Jobs of one array share their spec, hence the memory."""
-        known = self._names.get((id(job.spec), job.user, job.avoid))
+        """The lane in which a job waits. A job keeps its spec, and many are alike, hence the two memories."""
+        spec = job.spec
+        known = self._names.get((id(spec), job.user, job.avoid))
         if known is not None:
             return known[1]
-        spec = job.spec
-        name = LaneName(
-            spec.queue, spec.project, job.user, spec.priority, self.need(job), self.length(job), spec.wishes.licences
-        )
+        alike = (
+            job.user, spec.name, spec.queue, spec.project, spec.pool, spec.priority, spec.nodes, spec.resources,
+            spec.wall_s_max, spec.wishes, job.avoid,
+        )  # fmt: skip
+        name = self._alike.get(alike)
+        if name is None:
+            need, length = self.need(job), self.length(job)
+            name = LaneName(spec.queue, spec.project, job.user, spec.priority, need, length, spec.wishes.licences)
+            self._alike[alike] = name
         if len(self._names) >= LANES_REMEMBERED:
             self._names.clear()
+            self._alike.clear()
             self._forget_lengths()
         self._names[id(spec), job.user, job.avoid] = (job, name)  # The job keeps its spec's id from being used again.
         return name
