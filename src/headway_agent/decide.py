@@ -476,6 +476,8 @@ def _resumes_elsewhere(task: Task, duty: Mapping[str, Any]) -> bool:
 
 def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
     task = state.tasks[key]
+    if task.phase == REFUSED:
+        _over(state, task, lost(()), {}, now)  # An earlier agent had claimed it, and that outweighed the refusal.
     if task.phase not in NOT_BEGUN:
         return
     if _will_go(state, now):
@@ -498,6 +500,8 @@ def _stop(state: State, task: Task, grace_s: float, cause: str, now: float, acts
     state.go_waits.pop(task.key, None)
     if task.phase in NOT_BEGUN:
         acts.append(Stop(task.key, 0.0))  # The keeper lets go of it.
+        _over(state, task, never_began(), {}, now)
+    elif task.phase == REFUSED:
         _over(state, task, never_began(), {}, now)
     elif task.phase == GOING and (not task.stopped or task.stop_grace_s is None or grace_s < task.stop_grace_s):
         task.stopped = True

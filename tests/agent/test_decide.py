@@ -358,6 +358,16 @@ def test_a_claimed_task_that_a_new_keeper_cannot_take_is_lost_when_it_shall_go()
     assert exchange(state)[0]["reports"][0]["outcome"]["cause"] == "outcome_lost"
 
 
+@pytest.mark.parametrize(("do", "cause"), [("go", "outcome_lost"), ("stop", "never_started")])
+def test_what_was_refused_after_an_earlier_agent_had_claimed_it_comes_to_an_end(do: str, cause: str) -> None:
+    state = a_state()
+    exchange(state, duties=[a_duty()])
+    agent.decide(state, HoldFailed(T, "no room"), 1.0)
+    exchange(state)
+    exchange(state, duties=[a_duty(do)])
+    assert exchange(state)[0]["reports"][0]["outcome"]["cause"] == cause
+
+
 def test_troubles_are_said_once_and_their_end_too() -> None:
     state = a_state()
     agent.decide(state, Troubled("logs", "disk full"), 1.0)

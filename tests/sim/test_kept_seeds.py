@@ -15,6 +15,7 @@ KEPT = {
     56: "a claimed task that a new keeper could not take was told to go, and nothing was ever heard of it",
     69: "the order in which nodes were told hung on the hashes of their names: no two runs were the same",
     133: "one rank failed while the agent was dead, and its successor let the others run for ever",
+    282: "a task was refused by an agent whose predecessor had claimed it; told to stop, it never came to an end",
     445: "a node that the server did not know was lent 60 s, more than the lease that the server counted",
 }
 
