@@ -27,3 +27,31 @@ def headway_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("HEADWAY_HOME", str(home))
     yield home
     shutil.rmtree(home, ignore_errors=True)
+
+
+# What cannot be had on the machines that check submissions; everything else must run there.
+MAY_BE_SKIPPED = (
+    "control groups v2",
+    "git lists no pipes and sockets",
+    "the place of the tests is itself a project",
+    "is not on this machine",  # The public job logs; users do not have them.
+)
+skipped: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = str(report.longrepr[2])
+        if not any(allowed in reason for allowed in MAY_BE_SKIPPED):
+            skipped.append(f"{report.nodeid}: {reason}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where CI is set, a component that was not there is a failure."""
+    if os.environ.get("CI") and skipped and not hasattr(session.config, "workerinput"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for each in skipped:
+        terminalreporter.write_line(f"NOT TESTED HERE: {each}", red=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from headway.engines import agent_zip
 from headway_agent.launch import launch_of
+from tests.pythons import find_python
 
 SOURCES = Path(agent_zip.__file__).resolve().parents[2]
 
@@ -68,8 +68,8 @@ def test_a_rank_finds_it_last_on_its_search_path() -> None:
 
 
 def test_it_imports_on_the_oldest_python_that_is_here(place: Path) -> None:
-    found = shutil.which("python3.8")
-    if not found or subprocess.run([found, "--version"], capture_output=True).returncode:
+    found = find_python("3.8")
+    if found is None:
         pytest.skip("no python3.8 on this machine")
     program = "import headway; headway.stop_requested(); import headway.training.files, headway.training.pytorch"
     subprocess.run([found, "-S", "-c", program], check=True, env={"PYTHONPATH": str(place)})

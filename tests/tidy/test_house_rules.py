@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import functools
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.pythons import find_python
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -196,8 +197,8 @@ def test_what_runs_on_nodes_needs_nothing_but_the_standard_library() -> None:
 
 
 def test_the_agent_imports_on_a_real_python_3_8() -> None:
-    python = shutil.which("python3.8")
-    if not python or subprocess.run([python, "--version"], capture_output=True).returncode:
+    python = find_python("3.8")
+    if python is None:
         pytest.skip("no python3.8 on this machine")
     modules = sorted(
         name.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
