@@ -163,7 +163,7 @@ def _slow_down() -> Measured:
                 said = subprocess.run([sys.executable, str(script), place], capture_output=True, text=True, check=True)
             without.append(_took(said.stdout))
             within.append(_took(mine.run("run", "--no-bundle", "--", sys.executable, str(script))))
-    slower = (statistics.median(within) / statistics.median(without) - 1) * 100
+    slower = (min(within) / min(without) - 1) * 100  # The best of each: what else the machine does is not ours.
     return Measured("a training with checkpoints is slower under Headway by", max(0.0, slower), " %", 1)
 
 

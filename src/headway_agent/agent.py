@@ -72,6 +72,7 @@ BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
 ANSWER_S_MAX = 30.0  # Beyond the time for which the server may hold a sync.
 KEEPER_RETRY_S = 0.02
 IDLE_S = 0.05
+HURRY_S = 0.05
 OTHER_VERSION_S = 0.3
 LOOK_S = 0.5  # How often output files of running tasks are looked at,
 LOOK_S_PER_TASK = 0.001  # and at least so long for each of them: looking must not become the node's main work.
@@ -187,7 +188,7 @@ class Agent:
             times.append(max(now + IDLE_S, self.state.lazy_since_s + LAZY_AFTER_S))
         due_s = [self.progressing.due_s(), progress.next_due_s(self.state) if self.state.progress else None]
         if not self.shipping:
-            due_s.append(self._ship_due_s())
+            due_s.append(self._output_due_s())
         times += [at for at in due_s if at is not None]
         return max(0.0, min(times) - now) if times else None
 
@@ -445,6 +446,11 @@ class Agent:
 
     # --- output ---
 
+    def _output_due_s(self) -> float | None:
+        due_s = self._ship_due_s()
+        # Checkpoints of tasks that end go first.
+        return max(due_s, boottime_s() + HURRY_S) if due_s is not None and self.progressing.hurries else due_s
+
     def _ship_due_s(self) -> float | None:
         """When to look for new output: at once for what is over, soon for what is followed, else now and then."""
         if any(self.state.tasks[key].resumable for key in self.state.draining) or self.more_to_ship:
@@ -457,7 +463,7 @@ class Agent:
         return max(self.ship_at_s, self.looked_at_s + every_s)
 
     def _ship(self) -> None:
-        due_s = None if self.shipping else self._ship_due_s()
+        due_s = None if self.shipping else self._output_due_s()
         now = boottime_s()
         if due_s is None or now < due_s:
             return

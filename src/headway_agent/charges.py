@@ -12,6 +12,7 @@ import os
 from headway_agent import completeness
 from headway_agent.completeness import Knowledge
 from headway_agent.parts import Known
+from headway_agent.progressing import ASKED, write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,22 +20,9 @@ if TYPE_CHECKING:
 
     from headway_agent.completeness import Signature, Snapshot
 
-ASKED, KEPT = "progress.json", "kept.json"
+KEPT = "kept.json"
 ARTIFACTS_EVERY_S = 30.0
 ARTIFACT_QUIET_S = 5.0
-
-
-def asked_of(duty: Mapping[str, Any], cwd: str) -> dict[str, Any]:
-    """What of a duty must outlive the agent; nothing for a task that asked for nothing."""
-    progress = duty.get("progress") or {}
-    asked = {word: progress[word] for word in ("checkpoint", "outputs", "artifacts_every_s") if progress.get(word)}
-    if asked.get("outputs"):
-        asked["cwd"] = cwd
-    return asked
-
-
-def write_asked(directory: str, asked: Mapping[str, Any]) -> None:
-    _write(os.path.join(directory, ASKED), asked)
 
 
 class Charge:
@@ -117,18 +105,11 @@ class Charge:
 def write_kept(
     directory: str, step: int, how: str, files: Mapping[str, tuple[Signature, Any]], report: Mapping[str, Any] | None
 ) -> None:
-    _write(os.path.join(directory, KEPT), {"step": step, "how": how, "files": files, "report": report})
+    write_whole(os.path.join(directory, KEPT), {"step": step, "how": how, "files": files, "report": report})
 
 
 def _signature(raw: Any) -> Signature:
     return (int(raw[0]), int(raw[1]), int(raw[2]))
-
-
-def _write(path: str, content: Mapping[str, Any]) -> None:
-    fresh = path + ".new"
-    with open(fresh, "w") as file:
-        json.dump(content, file, separators=(",", ":"))
-    os.replace(fresh, path)
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -61,6 +61,7 @@ class Checkpointer:
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._events_at_s = 0.0
         self._troubled: dict[str, str] = {}
+        self.hurries = False  # It stores what a task with notice, or one that is over, has saved.
         threading.Thread(target=self._work, name="checkpoints", daemon=True).start()
 
     # --- what the main loop asks for; done on the thread ---
@@ -221,7 +222,11 @@ class Checkpointer:
         self._trouble(f"left out {charge.key}", "; ".join(left_out))
         charge.look_at_s = None
         if snapshot is not None:
-            self._keep(charge, snapshot)
+            self.hurries = bool(charge.end) or charge.noticed
+            try:
+                self._keep(charge, snapshot)
+            finally:
+                self.hurries = False
         if not charge.end:
             charge.look_by(completeness.next_look_s(known))
             if charge.polled:

@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 
-from headway_agent import charges, completeness, preparing, restoring
+from headway_agent import preparing
 from headway_agent.inotify import Watcher
 from headway_agent.nodedir import boottime_s
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WATCH_AFTER_S = 0.5
 PLACES = ("checkpoints", "output", "sdk")
-NOTICE = "notice.json"
+NOTICE, ASKED = "notice.json", "progress.json"
 NOTICE_S = 30.0  # How soon a machine goes that does not say when.
 
 
@@ -62,12 +62,17 @@ class Progressing:
         """What the main loop must listen to; -1 for nothing. Once the thread is there, it listens itself."""
         return self.watcher.fd if self._thread is None else -1
 
+    @property
+    def hurries(self) -> bool:
+        """A checkpoint of a task that ends is on its way: all other traffic waits."""
+        return self._thread is not None and self._thread.hurries
+
     # --- the life of a task ---
 
     def held(self, duty: Mapping[str, Any], directory: str, cwd: str) -> None:
-        asked = charges.asked_of(duty, cwd)
+        asked = asked_of(duty, cwd)
         if asked:
-            charges.write_asked(directory, asked)
+            write_whole(os.path.join(directory, ASKED), asked)
         if asked or duty.get("resume"):
             self._asked.add(duty["task"])
 
@@ -110,7 +115,7 @@ class Progressing:
     def leftovers(self, key: str) -> bool:
         """Whether there is anything that may have to be kept."""
         directory = self._directory_of(key)
-        if key in self._asked or os.path.exists(f"{directory}/{charges.ASKED}"):
+        if key in self._asked or os.path.exists(f"{directory}/{ASKED}"):
             return True
         return any(_holds_something(f"{directory}/{place}") for place in PLACES)
 
@@ -132,9 +137,7 @@ class Progressing:
         path = os.path.join(self._directory_of(key), NOTICE)
         said = {"cause": cause, "seconds_left": round(grace_s, 3), "at": time.time()}
         try:
-            with open(path + ".new", "w") as file:
-                json.dump(said, file)
-            os.replace(path + ".new", path)
+            write_whole(path, said)
         except OSError:
             pass  # A full disk: they still get the signal.
         if self._thread is not None:
@@ -144,6 +147,8 @@ class Progressing:
 
     def restore(self, work: preparing.Work) -> None:
         """Fill the checkpoint directory before the task is claimed; a step of preparing.py."""
+        from headway_agent import charges, restoring  # Here: an idle node need not carry them.
+
         resume = work.duty["resume"]
         directory = f"{work.directory}/checkpoints"
         try:
@@ -153,8 +158,24 @@ class Progressing:
         tree = restoring.look(directory)
         parts = {file["path"]: file["parts"] for file in manifest["files"]}
         files = {path: (signature, parts.get(path, [])) for path, signature in tree.items()}
-        how = str(manifest.get("how") or completeness.SETTLED)
-        charges.write_kept(work.directory, int(resume["step"]), how, files, None)
+        charges.write_kept(work.directory, int(resume["step"]), manifest["how"], files, None)
+
+
+def asked_of(duty: Mapping[str, Any], cwd: str) -> dict[str, Any]:
+    """What of a duty must outlive the agent; nothing for a task that asked for nothing."""
+    progress = duty.get("progress") or {}
+    asked = {word: progress[word] for word in ("checkpoint", "outputs", "artifacts_every_s") if progress.get(word)}
+    if asked.get("outputs"):
+        asked["cwd"] = cwd
+    return asked
+
+
+def write_whole(path: str, content: Mapping[str, Any]) -> None:
+    """Replace a small file: a reader sees the old content or the new one."""
+    fresh = path + ".new"
+    with open(fresh, "w") as file:
+        json.dump(content, file, separators=(",", ":"))
+    os.replace(fresh, path)
 
 
 def machine_notice_s(node_path: str) -> float:
