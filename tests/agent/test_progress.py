@@ -1,0 +1,182 @@
+"""What the agent decides about progress: what is said until it is answered for, and when an end may be told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway_agent import decide as agent
+from headway_agent import progress
+from headway_agent.decide import (
+    Answered,
+    ArtifactStored,
+    CheckpointBad,
+    CheckpointStored,
+    Exit,
+    Held,
+    Hold,
+    KeeperListed,
+    Kept,
+    NotAnswered,
+    NoticeHeard,
+    Preparing,
+    RankExited,
+    Salvage,
+    Salvaged,
+    Spawned,
+    State,
+    Stepped,
+    Stop,
+    TaskOver,
+    Ticked,
+)
+
+T = "job1/1/0"
+
+
+def exchange(state: State, now: float = 1.0, **reply: Any) -> tuple[dict[str, Any], list[agent.Act]]:
+    body = agent.sync_body(state, {}, now)
+    answer = {"leader_epoch": 1, "lease_left_s": 600.0, "duties": [], "gone": [], **reply}
+    return body, agent.decide(state, Answered(answer, body["seq"]), now)
+
+
+def a_task(**duty: Any) -> State:
+    state = State("n1", "local")
+    agent.decide(state, KeeperListed([]), 0.0)
+    exchange(state)
+    exchange(state, duties=[{"task": T, "do": "claim", "argv": ["x"], "grace_s": 4.0, **duty}])
+    return state
+
+
+def a_going() -> State:
+    state = a_task()
+    agent.decide(state, Held(T), 0.0)
+    exchange(state, duties=[{"task": T, "do": "go"}])
+    agent.decide(state, Spawned(T, 1.0), 1.0)
+    exchange(state)
+    return state
+
+
+def stored(step: int = 5, key: str = "k5") -> CheckpointStored:
+    return CheckpointStored(T, {"step": step, "key": key, "how": "renamed", "bytes": 1, "files": 1, "at": 0.0})
+
+
+def phase(state: State) -> str:
+    return state.tasks[T].phase
+
+
+def test_a_checkpoint_is_said_until_the_server_answers_for_it() -> None:
+    state = a_going()
+    agent.decide(state, stored(), 1.0)
+    assert agent.next_call(state, 1.0)
+    body = agent.sync_body(state, {}, 1.0)
+    assert [each["key"] for each in body["checkpoints"]] == ["k5"]
+    agent.decide(state, NotAnswered(body["seq"]), 1.0)
+    body, _ = exchange(state, checkpoints_safe={T: [5]})
+    assert [each["key"] for each in body["checkpoints"]] == ["k5"]
+    assert "checkpoints" not in exchange(state)[0]
+
+
+def test_what_a_reply_does_not_answer_for_is_said_again_after_a_while() -> None:
+    state = a_going()
+    agent.decide(state, stored(), 1.0)
+    exchange(state, now=1.0)
+    assert not progress.has_news(state, 1.5)
+    assert progress.has_news(state, 2.0)
+    assert exchange(state, now=2.0)[0]["checkpoints"]
+
+
+def test_an_end_waits_for_the_salvage_and_its_commit() -> None:
+    state = a_going()
+    agent.decide(state, RankExited(T, Exit(0, 1)), 2.0)
+    acts = agent.decide(state, TaskOver(T, leftovers=True), 2.0)
+    assert acts == [Salvage(T, "failed")]
+    agent.decide(state, stored(), 3.0)
+    agent.decide(state, Salvaged(T), 3.0)
+    assert phase(state) == "over"
+    exchange(state, now=3.0, checkpoints_safe={T: [5]})
+    assert phase(state) == "ended"
+
+
+def test_an_end_does_not_wait_for_ever() -> None:
+    state = a_going()
+    agent.decide(state, RankExited(T, Exit(0, signal=9)), 2.0)
+    assert agent.decide(state, TaskOver(T, leftovers=True), 2.0) == [Salvage(T, "killed")]
+    due_s = progress.next_due_s(state)
+    assert due_s == 2.0 + progress.SALVAGE_S_MAX
+    agent.decide(state, stored(), 3.0)
+    agent.decide(state, Ticked(), due_s)
+    assert phase(state) == "ended"
+    body = agent.sync_body(state, {}, due_s)
+    assert body["checkpoints"], "the last checkpoint still comes with the report of the end"
+    assert body["reports"]
+
+
+def test_a_task_that_left_nothing_ends_at_once() -> None:
+    state = a_going()
+    agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
+    assert agent.decide(state, TaskOver(T), 2.0) == []
+    assert phase(state) == "ended"
+    assert state.progress == {}
+
+
+def test_artifacts_hold_an_end_back_too() -> None:
+    state = a_going()
+    agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
+    agent.decide(state, TaskOver(T, leftovers=True), 2.0)
+    agent.decide(state, ArtifactStored(T, {"path": "a.txt", "size": 1, "sha256": "", "keys": ["x"], "at": 0.0}), 2.0)
+    agent.decide(state, Salvaged(T), 2.0)
+    assert phase(state) == "over"
+    exchange(state, now=2.0, artifacts_safe=[[T, "a.txt"]])
+    assert phase(state) == "ended"
+
+
+def test_steps_ride_along_and_have_a_sync_of_their_own_only_now_and_then() -> None:
+    state = a_going()
+    state.steps_at_s = 10.0
+    agent.decide(state, Stepped(T, 7), 10.5)
+    assert not progress.has_news(state, 11.0)
+    assert progress.has_news(state, 12.0)
+    assert exchange(state, now=11.0)[0]["steps"] == {T: 7}
+    assert "steps" not in exchange(state, now=12.0)[0]
+
+
+def test_a_bad_checkpoint_is_told_and_another_one_is_restored() -> None:
+    state = a_task(resume={"step": 9, "key": "bad", "how": "renamed"})
+    agent.decide(state, Preparing(T, "restores"), 1.0)
+    assert exchange(state)[0]["reports"][0]["phase"] == "preparing"
+    agent.decide(state, CheckpointBad(T, "bad", "a hash differs"), 1.0)
+    again = {"task": T, "do": "claim", "argv": ["x"], "resume": {"step": 9, "key": "bad", "how": "renamed"}}
+    body, acts = exchange(state, duties=[again])
+    assert [each["key"] for each in body["bad_checkpoints"]] == ["bad"]
+    assert acts[1:] == [], "the same one is not tried again"
+    other = dict(again, resume={"step": 8, "key": "good", "how": "renamed"})
+    _, acts = exchange(state, duties=[other])
+    assert [act.duty["resume"]["key"] for act in acts if isinstance(act, Hold)] == ["good"]
+    agent.decide(state, Held(T), 2.0)
+    assert phase(state) == "claimed"
+
+
+def test_the_machine_s_notice_stops_all_that_runs_and_names_the_cause() -> None:
+    state = a_going()
+    acts = agent.decide(state, NoticeHeard("reclaimed", 20.0), 5.0)
+    assert acts == [Stop(T, 16.0, "reclaimed")]
+    body, _ = exchange(state, now=6.0)
+    assert body["notice"] == {"cause": "reclaimed", "seconds_left": 19.0}
+    agent.decide(state, RankExited(T, Exit(0, 0, ours="stop")), 7.0)
+    agent.decide(state, TaskOver(T), 7.0)
+    assert state.tasks[T].outcome is not None
+    assert state.tasks[T].outcome["cause"] == "reclaimed"
+    exchange(state, now=8.0, duties=[{"task": "job2/1/0", "do": "claim", "argv": ["x"]}])
+    assert state.tasks["job2/1/0"].phase == "refused"
+    exchange(state, now=200.0, duties=[{"task": "job3/1/0", "do": "claim", "argv": ["x"]}])
+    assert state.tasks["job3/1/0"].phase == "holding"
+
+
+def test_a_new_agent_salvages_what_ended_while_there_was_none() -> None:
+    state = State("n1", "local")
+    acts = agent.decide(state, KeeperListed([Kept(T, "over", lost=True, leftovers=True)]), 0.0)
+    assert Salvage(T, "killed") in acts
+    exchange(state)
+    assert phase(state) == "over"
+    agent.decide(state, Salvaged(T), 1.0)
+    assert phase(state) == "ended"
