@@ -61,6 +61,7 @@ class Settings:
     estimates: str = knob("history", "where run times come from: history (of like jobs) or limit (their limits alone)")
     preemption: str = knob("off", "whether more important jobs may end less important ones: on or off")
     preemptions_most: int = knob(3, "how often one job may be preempted")
+    repair_s: float = knob(300.0, "how long a gang that lost a node keeps its other places")
     bundle: str = knob("auto", "when the project travels with a job: auto (with a shared server), always, never")
     auto_start_s_max: float = knob(30.0, "how long the command line waits for the embedded server to come up")
 

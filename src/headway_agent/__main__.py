@@ -66,6 +66,10 @@ def read_flags(words: list[str]) -> tuple[str, dict[str, Any]]:
 
 
 def main(words: list[str]) -> int:
+    if words[:1] in (["mpi-lead"], ["mpi-hold"]):
+        from headway_agent import mpi
+
+        return mpi.lead(words[1:]) if words[0] == "mpi-lead" else mpi.hold()
     try:
         command, flags = read_flags(words)
     except BadFlags as problem:

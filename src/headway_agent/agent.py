@@ -51,9 +51,10 @@ from headway_agent.decide import (
     next_call,
     sync_body,
 )
+from headway_agent.gangs import HOSTS, go_env, host_file
 from headway_agent.keeperlink import KeeperGone, KeeperLink
 from headway_agent.keeping import PROTOCOL as KEEPER_PROTOCOL
-from headway_agent.launch import base_env, go_env, launch_of
+from headway_agent.launch import base_env, launch_of
 from headway_agent.nodedir import FactLog, NodeDir, Taken, boottime_s, remove_tree
 from headway_agent.outcomes import first_failing
 from headway_agent.reading import Stored
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from headway_agent.decide import Act, Fact
     from headway_agent.inotify import Watcher
 
+OWN = (sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]))  # How this program is started again.
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
 ANSWER_S_MAX = 30.0  # Beyond the time for which the server may hold a sync.
 KEEPER_RETRY_S = 0.02
@@ -201,7 +203,7 @@ class Agent:
             self._hold(act)
         elif isinstance(act, Go):
             task = self.state.tasks[act.task]
-            self.link.gos.append([act.task, go_env(act.peers, task.address, task.port)])
+            self.link.gos.append([act.task, self._go_env(act, task.address, task.port)])
         elif isinstance(act, Stop):
             if act.cause:
                 self.progressing.notice(act.task, act.cause, act.grace_s)
@@ -230,6 +232,18 @@ class Agent:
         watched = self.progressing.fd
         if watched >= 0 and watched not in self.selector.get_map():
             self.selector.register(watched, selectors.EVENT_READ, "progress")
+
+    def _go_env(self, act: Go, address: str, port: int) -> dict[str, Any]:
+        """What the ranks learn with `go`; where there are several, also as a file of hosts."""
+        if not act.gang:
+            return go_env(act.peers, address, port)
+        ranks, index = act.gang
+        try:
+            with open(os.path.join(self.node_dir.task(act.task), HOSTS), "w") as file:
+                file.write(host_file(act.peers, ranks))
+        except OSError as error:
+            self.log.say("no file of hosts", task=act.task, error=str(error))  # Only mpirun reads it, and will say so.
+        return go_env(act.peers, address, port, ranks, index)
 
     # --- the keeper ---
 
@@ -366,7 +380,7 @@ class Agent:
             self.happened(HoldFailed(act.task, f"{error.strerror}: {error.filename}"))
             return
         self.link.holds.append(
-            launch_of(act.duty, directory, self.address, port, self.facts["gpus"], result, self.shim)
+            launch_of(act.duty, directory, self.address, port, self.facts["gpus"], result, self.shim, OWN)
         )
         self.happened(Held(act.task, self.address, port))
 

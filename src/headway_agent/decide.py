@@ -491,7 +491,7 @@ def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[
         state.go_waits[key] = duty
         return
     state.go_waits.pop(key, None)
-    acts.append(Go(key, duty.get("peers") or [], task.duty))
+    acts.append(Go(key, duty.get("peers") or [], task.duty, duty.get("gang") or ()))
     task.duty = {"grace_s": task.duty.get("grace_s", 30.0)}
     enter(state, task, GOING, now)
 

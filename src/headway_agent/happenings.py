@@ -241,6 +241,7 @@ class Go:
     task: str
     peers: Sequence[Any]
     duty: Mapping[str, Any]
+    gang: Sequence[int] = ()  # Ranks per node, and which of the nodes this is.
 
 
 @dataclass(frozen=True)

@@ -247,7 +247,8 @@ class Keeper:
     def _start_rank(self, task: keeping.Task, rank: keeping.Rank, how: Any, launch: Any) -> None:
         env = dict(launch["base"])
         env.update(how["env"])
-        env.update(launch["go_env"])
+        for name, value in launch["go_env"].items():
+            env[name] = value if isinstance(value, str) else value.get(str(rank.number), "")
         env["HEADWAY_TASK"] = task.key
         env["HEADWAY_NODE_DIR"] = self.node_dir.path
         env["HEADWAY_KEEPER"] = str(self.generation)

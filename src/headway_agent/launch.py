@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 
+from headway_agent import gangs
 from headway_agent.shim import search_path
 
 TYPE_CHECKING = False
@@ -33,17 +34,24 @@ def launch_of(
     node_gpus: int,
     prepared: Prepared | None = None,
     shim: str = "",
+    own: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Everything the keeper needs to start the task's ranks once `go` is given."""
-    ranks = int(duty.get("ranks") or 1)
+    launcher = str(duty.get("launcher") or "plain")
+    ranks = int(duty.get("ranks") or 1) if launcher == "plain" else 1
     first = int(duty.get("first_rank") or 0)
     cwd = (prepared.cwd if prepared else "") or duty.get("workdir") or f"{task_dir}/work"
     split = duty.get("streams") == "split"
-    common = _task_env(duty, task_dir, node_gpus)
+    common = _task_env(duty, task_dir, node_gpus, address)
     common.update(prepared.env if prepared else {})
     if shim:
         common["PYTHONPATH"] = search_path(common.get("PYTHONPATH", ""), shim)
-    argv = _argv(duty["argv"], prepared.python if prepared else "")
+    python = prepared.python if prepared else ""
+    argv = _argv(duty["argv"], python)
+    if launcher == "torchrun":
+        argv = gangs.torchrun_argv(argv, python, int(duty.get("ranks") or 1))
+    elif launcher == "mpi":
+        argv = gangs.mpi_argv(argv, own, duty, task_dir)
     launch = {
         "task": duty["task"],
         "grace_s": duty.get("grace_s", 30.0),
@@ -89,7 +97,7 @@ def _rank_env(rank: int, local: int) -> dict[str, str]:
     return {"RANK": str(rank), "LOCAL_RANK": str(local), "HEADWAY_RANK": str(rank)}
 
 
-def _task_env(duty: Mapping[str, Any], task_dir: str, node_gpus: int) -> dict[str, str]:
+def _task_env(duty: Mapping[str, Any], task_dir: str, node_gpus: int, address: str) -> dict[str, str]:
     job, attempt, _ = duty["task"].split("/")
     ranks = int(duty.get("ranks") or 1)
     env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
@@ -97,6 +105,7 @@ def _task_env(duty: Mapping[str, Any], task_dir: str, node_gpus: int) -> dict[st
     if gpus or node_gpus:
         # Without a GPU of its own a task sees none, or it would take those of its neighbours.
         env["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
+    env.update(gangs.static_env(duty, task_dir, address))
     env.update({name: str(value) for name, value in dict(duty.get("env") or {}).items()})
     env.update(
         HEADWAY_JOB_ID=str(duty.get("job") or job),
@@ -113,6 +122,9 @@ def _task_env(duty: Mapping[str, Any], task_dir: str, node_gpus: int) -> dict[st
         LOCAL_WORLD_SIZE=str(ranks),
         NODE_RANK=str(duty.get("node_rank") or 0),
     )
+    array = duty.get("array")
+    if array:
+        env.update(HEADWAY_ARRAY_ID=str(array[0]), HEADWAY_ARRAY_INDEX=str(array[1]))
     resume = duty.get("resume")
     if resume:
         env["HEADWAY_RESUME_STEP"] = str(resume["step"])
@@ -138,9 +150,3 @@ def _asked_env(asked: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, 
 
 def _variable(name: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in name).upper()
-
-
-def go_env(peers: Sequence[Any], address: str, port: int) -> dict[str, str]:
-    """What is known only once all nodes have claimed: where the first of them can be reached."""
-    master, master_port = (peers[0][0], peers[0][1]) if peers else (address, port)
-    return {"MASTER_ADDR": str(master), "MASTER_PORT": str(master_port), "HEADWAY_MASTER_ADDR": str(master)}

@@ -266,5 +266,5 @@ def test_the_place_in_the_queue_counts_those_who_go_first() -> None:
 def test_a_lost_gang_can_be_placed_again_at_once_on_what_is_left() -> None:
     gang = running(a_job(nodes=2), "n1", "n2")
     lost = after(gang, NodeLost(1, "n1"), TaskEnded(1, 1, BROKEN))
-    assert planned([lost], a_node("n1"), a_node("n2"), a_node("n3")) == {"j1": ["n2", "n3"]}
-    assert seats("n2", "n3").seats == plan(view_of([lost], [a_node("n2"), a_node("n3")]), NOW).placements[0].seats
+    assert planned([lost], a_node("n1"), a_node("n2"), a_node("n3")) == {"j1": ["n3", "n2"]}
+    assert seats("n3", "n2").seats == plan(view_of([lost], [a_node("n2"), a_node("n3")]), NOW).placements[0].seats

@@ -16,7 +16,11 @@ from headway.core.progress_spec import PLAIN, Progress
 def claim_body(job: Job, task: Task, resume: Checkpoint | None) -> dict[str, Any]:
     spec = job.spec
     params = spec.progress.params
+    more: dict[str, Any] = {} if spec.launcher == "plain" else {"launcher": spec.launcher}
+    if job.array_id is not None:
+        more["array"] = [job.array_id, job.array_index]
     return {
+        **more,
         "job": job.id,
         "name": spec.name,
         "attempt": job.number,

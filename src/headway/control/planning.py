@@ -40,6 +40,7 @@ def policy_of(settings: Settings) -> Policy:
         estimates=settings.estimates,
         preemption=settings.preemption == "on",
         preemptions_most=settings.preemptions_most,
+        repair_s=settings.repair_s,
     )
 
 

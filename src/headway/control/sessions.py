@@ -110,6 +110,8 @@ def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete:
         said["cause"] = job.cause.value if job.cause else ""
     if duty[0] != "claim":
         said["peers"] = [[each.address, each.port] for each in job.attempt.tasks]
+        if job.spec.nodes * job.spec.ranks_per_node > 1:
+            said["gang"] = [job.spec.ranks_per_node, task.index]
     return said
 
 

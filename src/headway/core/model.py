@@ -298,6 +298,7 @@ class Policy:
     estimates: str = "history"  # Run times from the history of like jobs; "limit": from their limits only.
     preemption: bool = False  # Whether a more important job may end less important ones.
     preemptions_most: int = 3  # How often one job may be preempted.
+    repair_s: float = 300.0  # How long a gang that lost a node keeps its other places. 0: not at all.
     bonus_per_hour: float = 2.7  # What an hour of age counts in `throughput`.
     # `las`: after how many GPU-seconds (of CPU jobs: CPU-seconds) a job steps down to the next level.
     service_steps: tuple[float, ...] = (1800.0, 18000.0)

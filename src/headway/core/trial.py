@@ -15,7 +15,8 @@ from headway.core.lifecycle import Seat
 from headway.core.model import JobId, NodeId, Resources
 from headway.core.order import Key, Lane, Order, Rank
 from headway.core.preemption import make_room
-from headway.core.rooms import FREE, Barred, Shelf, find_seats
+from headway.core.repair import as_before
+from headway.core.rooms import FREE, Barred, Level, Shelf, find_seats, level_of
 from headway.core.shares import Counter, Short
 from headway.core.view import View
 
@@ -85,14 +86,36 @@ class Trial:
         self._misfits: set[Need] = set()
         self._waiting: set[Shelf] = set()  # Shelves for which somebody waits with a reservation.
         self._borrowers: dict[int, Lane] = {}
+        self._heads: list[tuple[JobId, Lane]] = []  # They wait with a reservation that is still to be made.
         self.looked_at: dict[JobId, float] = {}  # When those end who were asked for their end.
 
     # --- the three passes ---
 
     def run(self) -> None:
+        self.repair()
         if self.in_order():
             self.backfill()
             self.borrow()
+        if self.asked is not None:
+            self.settle()
+
+    def repair(self) -> None:
+        """Gangs that lost a node get their other places back before anybody else, or have them kept for a while."""
+        for repair in self.view.repairs.values():
+            lane, key = self.view.lane_of(repair.job)
+            if repair.job == self.asked or lane.at(self._next.get(id(lane), 0)) != key:
+                continue
+            need = lane.name.need
+            if self._counts(lane) and self._place(lane, key, Barred(frozenset(), repair.survivors)):
+                placed = self.placements[-1]
+                self.placements[-1] = Placement(placed.job, as_before(placed.seats, repair))
+                continue
+            self._misfits.discard(need)
+            rooms = self.view.rooms
+            there = [node for node in repair.survivors if node in rooms and rooms[node].holds(need)]
+            if there:
+                spare = {node: _less(level_of(rooms[node]), need) for node in there}
+                self.kept.add(Reservation(repair.job, need, self.now, there, spare.__getitem__))
 
     def in_order(self) -> bool:
         """Place in order, until each kind of node has somebody who waits for it. False: it is the turn of who asked."""
@@ -129,7 +152,7 @@ class Trial:
             return
         heap = []
         for need, lanes in self.view.by_need.items():
-            if need in self._misfits:
+            if need in self._misfits or self.view.free.count(need) < need.nodes:
                 continue
             heap += [entry for lane in lanes.values() if (entry := self._candidate(lane)) is not None]
         self._fill(heap, borrowing=False)
@@ -142,6 +165,8 @@ class Trial:
     # --- placing ---
 
     def _fill(self, heap: list[tuple[tuple[int, int, float], Key, int, Lane]], borrowing: bool) -> None:
+        if heap:
+            self.settle()
         heapq.heapify(heap)
         tries = self.view.policy.backfill_depth
         while heap and tries > 0 and len(self.placements) < self.most:
@@ -260,9 +285,22 @@ class Trial:
                 return
         if las and rank[2]:
             return  # Time-sharing: the next one may go, and this one's turn comes by its service or its patience.
-        found = reserve(job.id, need, view.free, self.leaving, self.now, lane.name.length.limit_s)
-        if found is not None:
-            self._keep(found)
+        if las:
+            found = reserve(job.id, need, view.free, self.leaving, self.now, lane.name.length.limit_s)
+            if found is not None:
+                self._keep(found)
+        elif view.free.could_hold(need):
+            self._heads.append((job.id, lane))
+            self._waiting.update(view.free.suited(need))
+
+    def settle(self) -> None:
+        """Seek the places of the first who wait. Late, because often there is nobody who could delay them."""
+        for job, lane in self._heads:
+            need = lane.name.need
+            found = reserve(job, need, self.view.free, self.leaving, self.now, lane.name.length.limit_s)
+            if found is not None:
+                self.kept.add(found)
+        self._heads.clear()
 
     def _keep(self, reservation: Reservation) -> None:
         self.kept.add(reservation)
@@ -285,3 +323,7 @@ class Trial:
             self.view.free.set(room)
         for lane in self._counted:
             self.view.counted.add(lane.counters, lane.amounts, -1)
+
+
+def _less(level: Level, need: Need) -> Level:
+    return level[0] - need.cpus, level[1] - need.memory_bytes, level[2] - need.gpus

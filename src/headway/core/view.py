@@ -14,6 +14,7 @@ from headway.core.fit import Need, Room, empty_room, need_of
 from headway.core.history import ENDLESS, History, Length, expected_end, length_of
 from headway.core.model import Job, JobId, Node, NodeId, Policy, Queue, Resources, State
 from headway.core.order import PLAIN_QUEUE, Key, Lane, LaneName, Order, Rank, key_of
+from headway.core.repair import Repair, repair_of
 from headway.core.rooms import Rooms
 from headway.core.shares import Counter, Held, Shares, Use, amounts_of, counters_of
 from headway.core.wishes import NO_WISHES
@@ -45,6 +46,7 @@ class View:
         self.service: dict[JobId, float] = {}  # GPU-seconds (of CPU jobs: CPU-seconds) had in earlier attempts.
         self.lengths: dict[JobId, Length] = {}  # Of those that hold places.
         self.version = 0  # Raised by every change; for those who remember answers.
+        self.repairs: dict[JobId, Repair] = {}  # Gangs that lost a node, with the places that they may keep.
         self._in_lane: dict[JobId, tuple[Lane, Key]] = {}
         self._wakes: list[tuple[float, JobId]] = []
         self._names: dict[tuple[int, str, tuple[NodeId, ...]], tuple[Job, LaneName]] = {}
@@ -150,15 +152,22 @@ class View:
             if job is not None and wakes_at(job) == at:
                 del self.backing_off[job_id]
                 self._queue(job)
+        for repair in [each for each in self.repairs.values() if each.until <= now]:
+            del self.repairs[repair.job]
 
     def next_wake(self) -> float | None:
+        """When time alone changes what a plan would say."""
         while self._wakes:
             at, job_id = self._wakes[0]
             job = self.backing_off.get(job_id)
             if job is not None and wakes_at(job) == at:
-                return at
+                break
             heapq.heappop(self._wakes)
-        return None
+        times = [self._wakes[0][0]] if self._wakes else []
+        return min([*times, *(each.until for each in self.repairs.values())], default=None)
+
+    def lane_of(self, job: JobId) -> tuple[Lane, Key]:
+        return self._in_lane[job]
 
     def _move_on(self, before: Job, after: Job) -> None:
         """A job that holds places goes on holding them, all or some."""
@@ -285,9 +294,12 @@ class View:
         key = self._key(job, name)
         lane.add(key)
         self._in_lane[job.id] = (lane, key)
+        if job.cause is not None and (repair := repair_of(job, self.policy.repair_s)) is not None:
+            self.repairs[job.id] = repair
 
     def _unqueue(self, job: Job) -> None:
         del self.queued[job.id]
+        self.repairs.pop(job.id, None)
         lane, key = self._in_lane.pop(job.id)
         lane.remove(key)
         if not len(lane):
