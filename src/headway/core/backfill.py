@@ -115,12 +115,14 @@ class Reservations:
         self._spare: dict[NodeId, Level] = {}
         self._names: tuple[NodeId, ...] = ()
         self._in_time = Barred()
+        self._known: dict[tuple[object, ...], Barred] = {}  # Asked before, and nothing has changed since.
 
     def add(self, reservation: Reservation) -> None:
         self.made.append(reservation)
         for name in reservation.nodes:
             self._by_node[name] = reservation
             self._spare.pop(name, None)
+        self._known.clear()
         self._names = tuple(sorted(self._by_node))
         self._in_time = Barred(frozenset(), self._names)
 
@@ -128,13 +130,17 @@ class Reservations:
         """Which nodes a job must leave alone. One that is over in time takes the kept places before others."""
         if all(ends_at <= each.at for each in self.made):
             return self._in_time
-        barred, early = [], []
-        for name, kept in self._by_node.items():
-            if ends_at <= kept.at:
-                early.append(name)
-            elif not holds(self._left(name), need):
-                barred.append(name)
-        return Barred(frozenset(barred), tuple(sorted(early)))
+        key = (need, *(ends_at <= each.at for each in self.made))
+        known = self._known.get(key)
+        if known is None:
+            barred, early = [], []
+            for name, kept in self._by_node.items():
+                if ends_at <= kept.at:
+                    early.append(name)
+                elif not holds(self._left(name), need):
+                    barred.append(name)
+            known = self._known[key] = Barred(frozenset(barred), tuple(sorted(early)))
+        return known
 
     def took(self, name: NodeId, need: Need, ends_at: float) -> None:
         """Somebody who will still be there uses room that the reservation leaves over."""
@@ -142,6 +148,7 @@ class Reservations:
         if kept is not None and ends_at > kept.at:
             cpus, memory, gpus = self._left(name)
             self._spare[name] = (cpus - need.cpus, memory - need.memory_bytes, gpus - need.gpus)
+            self._known.clear()
 
     def _left(self, name: NodeId) -> Level:
         known = self._spare.get(name)
