@@ -131,3 +131,9 @@ def test_a_node_that_leaves_too_soon_gets_no_long_job() -> None:
     nodes = [a_node("n1", available_until=NOW + 600), a_node("n2")]
     assert plan(view_of([a_job(wall_s_max=HOUR)], nodes), NOW).placements[0].seats[0].node == "n2"
     assert plan(view_of([a_job(wall_s_max=60.0)], nodes), NOW).placements[0].seats[0].node == "n1"
+
+
+def test_a_long_job_that_must_wait_for_a_lasting_node_does_not_hide_a_short_one() -> None:
+    nodes = [a_node("n1", cpus=4, available_until=NOW + 600), a_node("n2", cpus=4)]
+    waiting = queue({"cpus": 4, "wall_s_max": HOUR}, {"cpus": 4, "wall_s_max": 60.0})
+    assert placed([busy("n2", HOUR, cpus=4), *waiting], nodes) == ["j2"]

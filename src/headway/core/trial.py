@@ -20,6 +20,8 @@ from headway.core.rooms import FREE, Barred, Level, Shelf, find_seats, level_of
 from headway.core.shares import Counter, Short
 from headway.core.view import View
 
+LEND_TRIES = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -134,9 +136,10 @@ class Trial:
             if key[2] == self.asked:
                 return False
             barred = self.kept.barred(need, self.ends_at(lane)) if self.kept.made else FREE
-            if not self._counts(lane) or not self._place(lane, key, barred):
+            allowed = self._counts(lane)
+            if not allowed or not self._place(lane, key, barred):
                 heapq.heappop(heap)
-                if need in self._misfits:
+                if allowed and not barred.names:
                     self._keep_places(lane, key, rank)
                 continue
             again = self._rank(lane)
@@ -168,7 +171,7 @@ class Trial:
         if heap:
             self.settle()
         heapq.heapify(heap)
-        tries = self.view.policy.backfill_depth
+        tries = max(self.view.policy.backfill_depth, LEND_TRIES if borrowing else 0)
         while heap and tries > 0 and len(self.placements) < self.most:
             _, key, _, lane = heapq.heappop(heap)
             need = lane.name.need
@@ -205,7 +208,8 @@ class Trial:
         need = name.need
         nodes = find_seats(view.free, need, barred, self.now, name.length.limit_s)
         if nodes is None:
-            if not barred.names:
+            # A node that leaves soon may still do for a shorter job that is alike.
+            if not barred.names and view.free.staying(need, self.now, name.length.limit_s) == view.free.suited(need):
                 self._misfits.add(need)
             return False
         wants = Resources(need.cpus, need.memory_bytes, need.gpus)
