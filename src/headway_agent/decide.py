@@ -201,6 +201,8 @@ def _rank_exited(state: State, fact: RankExited, now: float, acts: list[Act]) ->
     if task is None or task.phase != GOING:
         return
     task.exits.append(fact.exit)
+    if not task.failed_s and not fact.exit.ok and not fact.exit.ours:
+        task.failed_s = now
     _stop_after_failure(task, acts)
 
 

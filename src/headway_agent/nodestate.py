@@ -55,6 +55,7 @@ class Task:
     resumable: bool = True  # False until the server said from where on output is missing there.
     sizes: Mapping[str, int] = field(default_factory=dict)
     outcome: Mapping[str, Any] | None = None
+    failed_s: float = 0.0  # When the first of its ranks failed by itself.
     reclaimed: bool = False  # The machine's own notice ended it.
     notice: tuple[str, float] | None = None  # Why its ranks were told to end, and when their grace is over.
 

@@ -114,7 +114,7 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
     assert len(state.flights) < 2, "one sync is held, one brings news; there is never a third"
     full = state.full_due
     keys = list(state.tasks) if full else [key for key in state.changed if key in state.tasks]
-    reports = [_report(state.tasks[key]) for key in keys if state.tasks[key].phase != HOLDING]
+    reports = [_report(state.tasks[key], now) for key in keys if state.tasks[key].phase != HOLDING]
     if full or state.flights or reports or state.ranges or state.troubles_due or progress.has_news(state, now):
         wait_s = 0.0
     if state.granted_s:
@@ -146,7 +146,7 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
     return body
 
 
-def _report(task: Task) -> dict[str, Any]:
+def _report(task: Task, now: float) -> dict[str, Any]:
     report: dict[str, Any] = {"task": task.key, "phase": REPORTED[task.phase]}
     if task.phase == CLAIMED:
         report.update(address=task.address, port=task.port)
@@ -156,6 +156,9 @@ def _report(task: Task) -> dict[str, Any]:
         report.update(cause=task.cause, detail=task.detail)
     elif task.phase == ENDED:
         report["outcome"] = dict(task.outcome or {})
+        if task.failed_s:
+            # How long ago, not when: clocks of nodes differ, and of a gang the first to fail is wanted.
+            report["outcome"]["failed_ago_s"] = round(max(0.0, now - task.failed_s), 3)
     elif task.started_at:
         report["started_at"] = task.started_at
     return report

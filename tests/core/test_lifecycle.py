@@ -30,7 +30,7 @@ from headway.core.lifecycle import (
     charged,
     step,
 )
-from headway.core.model import Cause, Job, Phase, State
+from headway.core.model import Cause, Job, Outcome, Phase, State
 from headway.core.states import FOLLOWS, HEARS, TASK_FOLLOWS
 from tests.builders import (
     BROKEN,
@@ -225,7 +225,7 @@ def test_the_first_cause_wins_and_the_rest_is_its_echo() -> None:
     assert (job.state, job.cause, job.stop_by) == (State.STOPPING, Cause.USER_CODE, NOW + 30)
     killed = replace(BROKEN, exit_code=None, signal=9, cause=Cause.KILLED, detail="followed")
     job = after(job, TaskEnded(1, 0, killed), NodeLost(1, "n3"))
-    assert (job.state, job.cause, job.detail) == (State.FAILED, Cause.USER_CODE, "ValueError: no")
+    assert (job.state, job.cause, job.detail) == (State.FAILED, Cause.USER_CODE, "n2: ValueError: no")
     assert job.attempt is not None
     assert [task.phase.value for task in job.attempt.tasks] == ["ended", "ended", "lost"]
     assert (job.attempt.exit_code, job.attempt.cause) == (1, Cause.USER_CODE)
@@ -276,3 +276,23 @@ def test_only_the_users_own_ends_are_charged() -> None:
     assert charged(failed())
     assert not charged(after(running(), NodeLost(1, "n1")))
     assert not charged(a_job())
+
+
+def failing(rank: int, failed_at: float | None, detail: str = "") -> Outcome:
+    said = detail or f"rank {rank} ended with exit code 1: boom"
+    return Outcome(exit_code=1, rank=rank, cause=Cause.USER_CODE, detail=said, failed_at=failed_at)
+
+
+def test_a_gang_names_the_rank_that_failed_first_with_its_node() -> None:
+    gang = running(a_job(nodes=3), "n1", "n2", "n3")
+    ends = TaskEnded(1, 0, failing(0, NOW - 1)), TaskEnded(1, 2, failing(2, NOW - 5)), TaskEnded(1, 1, failing(1, None))
+    ended = after(gang, *ends)
+    assert (ended.state, ended.cause) == (State.FAILED, Cause.USER_CODE)
+    assert ended.detail == "rank 2 on n3 ended with exit code 1: boom"
+    assert after(gang, ends[0]).detail == "rank 0 on n1 ended with exit code 1: boom"
+
+
+def test_what_ranks_do_after_a_decided_stop_does_not_name_the_cause() -> None:
+    stopped = after(running(a_job(nodes=2), "n1", "n2"), StopDecided(1, Cause.TIME_LIMIT, "limit 1 h"))
+    ended = after(stopped, TaskEnded(1, 0, failing(0, NOW - 1)), TaskEnded(1, 1, failing(1, NOW - 2)))
+    assert (ended.cause, ended.detail) == (Cause.TIME_LIMIT, "limit 1 h")

@@ -83,7 +83,7 @@ class Sync:
             detail = str(raw.get("detail", ""))[:1000]
             signal = PrepareFailed(attempt, index, _cause(raw.get("cause"), Cause.NEVER_STARTED), detail)
         elif phase == "ended":
-            signal = TaskEnded(attempt, index, read_outcome(raw.get("outcome") or {}))
+            signal = TaskEnded(attempt, index, read_outcome(raw.get("outcome") or {}, desk.now))
         else:
             raise BadInput(f'report of {key}: unknown phase "{phase}"')
         desk.step(job, signal)
@@ -182,7 +182,7 @@ def _trouble(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
     desk.say(Event("StorageFailed", desk.now, data=data))
 
 
-def read_outcome(raw: Mapping[str, Any]) -> Outcome:
+def read_outcome(raw: Mapping[str, Any], now: float) -> Outcome:
     cause = raw.get("cause")
     policies = raw.get("policies") or ()
     return Outcome(
@@ -192,6 +192,7 @@ def read_outcome(raw: Mapping[str, Any]) -> Outcome:
         cause=_cause(cause, Cause.USER_CODE) if cause else None,
         detail=str(raw.get("detail", ""))[:1000],
         log_bytes=int(raw.get("log_bytes", 0)),
+        failed_at=None if raw.get("failed_ago_s") is None else now - max(0.0, float(raw["failed_ago_s"])),
         policies=tuple((str(each.get("label", ""))[:100], str(each.get("action", ""))) for each in policies[:20]),
     )
 

@@ -304,8 +304,36 @@ def _task_ended(job: Job, signal: TaskEnded, now: float) -> Job:
     if job.state is State.RUNNING and outcome.cause is not None:
         attempt = replace(attempt, exit_code=outcome.exit_code)
         job = replace(job, attempt=attempt)
-        return _begin_stop(job, _cause_of(outcome), _with_labels(outcome), now)
+        return _begin_stop(job, _cause_of(outcome), _told(attempt, ended), now)
     return _over(replace(job, attempt=attempt), now)
+
+
+def _told(attempt: Attempt, task: Task) -> str:
+    """What is said of a task's end; in a gang, with the node on which it was."""
+    outcome = task.outcome
+    assert outcome is not None
+    said = _with_labels(outcome)
+    if len(attempt.tasks) == 1 or not said:
+        return said
+    rank = f"rank {outcome.rank} "
+    return said.replace(rank, f"{rank}on {task.node} ", 1) if said.startswith(rank) else f"{task.node}: {said}"
+
+
+def _first_to_fail(job: Job) -> Job:
+    """A gang fails together, and reports come in any order: the one that failed first names the cause."""
+    attempt = _current(job)
+    failed = [task for task in attempt.tasks if task.outcome and task.outcome.failed_at and task.outcome.cause]
+    named = [task for task in failed if (task.outcome and _cause_of(task.outcome), _told(attempt, task)) == _why(job)]
+    if len(failed) < 2 or not named:
+        return job  # Something else ended it: a limit, a lost node, somebody's wish.
+    first = min(failed, key=lambda task: (task.outcome and task.outcome.failed_at, task.index))
+    assert first.outcome is not None
+    cause, detail = _cause_of(first.outcome), _told(attempt, first)
+    return replace(job, cause=cause, detail=detail, attempt=replace(attempt, exit_code=first.outcome.exit_code))
+
+
+def _why(job: Job) -> tuple[Cause | None, str]:
+    return job.cause, job.detail
 
 
 def _cause_of(outcome: Outcome) -> Cause:
@@ -393,7 +421,8 @@ def _over(job: Job, now: float) -> Job:
     if job.state is State.RUNNING:
         done = replace(attempt, ended_at=now, exit_code=0)
         return replace(job, state=State.SUCCEEDED, attempt=done, cause=None, detail="", ended_at=now)
-    settled = replace(attempt, ended_at=now, cause=job.cause, detail=job.detail)
+    job = _first_to_fail(job) if len(attempt.tasks) > 1 else job
+    settled = replace(_current(job), ended_at=now, cause=job.cause, detail=job.detail)
     return _settle(replace(job, attempt=settled), now, ())
 
 

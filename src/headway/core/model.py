@@ -108,6 +108,7 @@ class Outcome:
     detail: str = ""  # One line for people, such as the last line of a traceback.
     log_bytes: int = 0  # How many bytes of output there are in all.
     policies: tuple[tuple[str, str], ...] = ()  # The log policies that matched: label and action.
+    failed_at: float | None = None  # When its first rank failed by itself, by our own clock.
 
     @property
     def ok(self) -> bool:

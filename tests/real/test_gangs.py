@@ -1,0 +1,210 @@
+"""Gangs on several local nodes: what ranks know of each other, who failed first, and a node that dies half way.
+
+One of them is a real torch.distributed job over gloo; torch is installed once per machine (torching.py).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headway.core.errors import BadInput
+from headway.core.spec import read_spec
+from tests.living import Living
+from tests.real.torching import torch_python
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.real
+
+SAY = """
+import json, os
+names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK MASTER_ADDR MASTER_PORT NODES HEADWAY_NODES"
+said = {name: os.environ.get(name) for name in names.split()}
+said["TF_CONFIG"] = json.loads(os.environ["TF_CONFIG"])
+said["hosts"] = open(os.environ["HEADWAY_HOSTFILE"]).read()
+print(json.dumps(said))
+"""
+MPIRUN = """#!/bin/sh
+# Stands in for mpirun: reads the host file and runs the command once per slot, here.
+[ "$1" = --version ] && { echo "mpirun (fake)"; exit 0; }
+hosts=$2; world=$4; shift 4
+echo "hosts: $(cat "$hosts" | tr '\\n' ' ') world: $world"
+rank=0
+while [ $rank -lt "$world" ]; do OMPI_COMM_WORLD_RANK=$rank "$@" || exit $?; rank=$((rank + 1)); done
+"""
+TRAIN = """
+import os, sys, time, torch, torch.distributed as dist
+from pathlib import Path
+
+steps, every, pace_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+assert (rank, world) == (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+place = Path(os.environ["HEADWAY_CHECKPOINT_DIR"])
+torch.manual_seed(7)
+model = torch.nn.Linear(8, 1)
+net = torch.nn.parallel.DistributedDataParallel(model)
+rate = 0.1
+step = 0
+saved = sorted(place.glob("step-*.pt"), key=lambda path: int(path.stem[5:]))
+if saved:
+    state = torch.load(saved[-1])
+    step = state["step"]
+    model.load_state_dict(state["model"])
+print(f"rank {rank} of {world} from step {step}", flush=True)
+while step < steps:
+    chance = torch.Generator().manual_seed(1000 * step + rank)
+    x = torch.randn(16, 8, generator=chance)
+    loss = ((net(x) - x.sum(1, keepdim=True)) ** 2).mean()
+    model.zero_grad()
+    loss.backward()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight -= rate * weight.grad
+    step += 1
+    if step % every == 0:
+        draft = place / "draft.tmp"
+        torch.save({"step": step, "model": model.state_dict()}, draft)
+        draft.rename(place / f"step-{step}.pt")
+        for old in place.glob("step-*.pt"):
+            if int(old.stem[5:]) <= step - 3 * every:
+                old.unlink()
+    print(f"step {step}", flush=True)
+    time.sleep(pace_s)
+total = torch.cat([weight.detach().flatten() for weight in model.parameters()]).double().sum().item()
+print(f"done {total:.12f}", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def nodes(living: Living) -> Living:
+    """Four local nodes with room for everything: what is tried is the gang, not the machine."""
+    config = living.home / "config"
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "config.toml").write_text('[pool.local]\nnodes = 4\ncpus = 4\nmemory = "4G"\n')
+    return living
+
+
+def log_of(living: Living, job: str, attempt: int, task: int, rank: int) -> str:
+    from headway.client.sdk import Client
+
+    client = Client({"HEADWAY_HOME": str(living.home)})
+    try:
+        return client.logs_raw(job, attempt, 0, task=task, rank=rank).data.decode()
+    finally:
+        client.close()
+
+
+def test_every_rank_knows_its_gang(nodes: Living) -> None:
+    script = nodes.script("say.py", SAY)
+    job = nodes.submit("--nodes", "2", "--ranks-per-node", "2", "--cpus", "0.5", str(script))
+    done = nodes.wait(job)
+    assert done["state"] == "succeeded", done["sentence"]
+    said = [json.loads(log_of(nodes, job, 1, rank // 2, rank)) for rank in range(4)]
+    numbers = [(each["RANK"], each["LOCAL_RANK"], each["NODE_RANK"], each["GROUP_RANK"]) for each in said]
+    assert numbers == [("0", "0", "0", "0"), ("1", "1", "0", "0"), ("2", "0", "1", "1"), ("3", "1", "1", "1")]
+    assert {(each["WORLD_SIZE"], each["LOCAL_WORLD_SIZE"]) for each in said} == {("4", "2")}
+    assert len({(each["MASTER_ADDR"], each["MASTER_PORT"]) for each in said}) == 1
+    assert {each["NODES"] for each in said} == {"127.0.0.1,127.0.0.1"} == {each["HEADWAY_NODES"] for each in said}
+    assert {each["hosts"] for each in said} == {"127.0.0.1 slots=4\n"}
+    clusters = [each["TF_CONFIG"]["cluster"] for each in said]
+    assert all(cluster == clusters[0] for cluster in clusters)
+    assert len({*clusters[0]["chief"], *clusters[0]["worker"]}) == 4
+    roles = [(each["TF_CONFIG"]["task"]["type"], each["TF_CONFIG"]["task"]["index"]) for each in said]
+    assert roles == [("chief", 0), ("worker", 0), ("worker", 1), ("worker", 2)]
+
+
+def test_the_first_failing_rank_is_named_with_its_node(nodes: Living) -> None:
+    script = nodes.script(
+        "fail.py", "import os, time\nr = int(os.environ['RANK'])\ntime.sleep(60 if r != 2 else 0.2)\n1 / 0\n"
+    )
+    job = nodes.submit("--nodes", "3", "--cpus", "0.5", "--grace", "1s", str(script))
+    done = nodes.wait(job)
+    assert (done["state"], done["cause"]) == ("failed", "user_code")
+    node = done["attempts"][0]["tasks"][2]["node"]
+    assert f"rank 2 on {node} " in done["sentence"]
+    assert "ZeroDivisionError" in done["sentence"]
+
+
+def test_mpirun_is_started_once_over_all_hosts(nodes: Living) -> None:
+    tools = nodes.place / "bin"
+    tools.mkdir()
+    (tools / "mpirun").write_text(MPIRUN)
+    (tools / "mpirun").chmod(0o755)
+    words = ["--nodes", "2", "--ranks-per-node", "2", "--cpus", "0.5", "--launcher", "mpi"]
+    words += ["--env", f"PATH={tools}:/usr/bin:/bin", "--", "sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK"]
+    job = nodes.submit(*words)
+    done = nodes.wait(job)
+    assert done["state"] == "succeeded", done["sentence"]
+    said = log_of(nodes, job, 1, 0, 0)
+    assert said == "hosts: 127.0.0.1 slots=4  world: 4\nrank 0\nrank 1\nrank 2\nrank 3\n"
+
+
+def test_without_mpirun_a_sentence_says_so(nodes: Living) -> None:
+    job = nodes.submit(
+        "--nodes", "2", "--cpus", "0.5", "--launcher", "mpi", "--env", "PATH=/nowhere", "--", "/bin/true"
+    )
+    done = nodes.wait(job)
+    assert done["state"] == "failed"
+    assert "no mpirun on the PATH" in log_of(nodes, job, 1, 0, 0)
+
+
+def test_a_thousand_ranks_per_node_are_refused() -> None:
+    with pytest.raises(BadInput, match="ranks_per_node: 1000 is outside 1 to 256"):
+        read_spec({"command": ["true"], "ranks_per_node": 1000})
+
+
+def test_torchrun_starts_the_ranks_of_every_node(nodes: Living) -> None:
+    python = torch_python()
+    script = nodes.script("train.py", TRAIN)
+    words = ["--nodes", "2", "--ranks-per-node", "2", "--cpus", "1", "--launcher", "torchrun", "--max-duration", "4m"]
+    job = nodes.submit(*words, "--", python, str(script), "4", "2", "0")
+    done = nodes.wait(job)
+    assert done["state"] == "succeeded", f"{done['sentence']}\n{nodes.log(job)}"
+    said = log_of(nodes, job, 1, 0, 0) + log_of(nodes, job, 1, 1, 2)
+    assert {f"rank {rank} of 4 from step 0" for rank in range(4)} <= set(said.splitlines())
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_node_dies_half_way_and_the_gang_goes_on_from_its_last_common_checkpoint(nodes: Living, size: int) -> None:
+    python = torch_python()
+    script = nodes.script("train.py", TRAIN)
+    words = ["--cpus", "1", "--max-duration", "6m", "--grace", "2s", "--nodes", str(size)]
+    quiet = nodes.submit(*words, "-n", "quiet", "--", python, str(script), "30", "5", "0")
+    job = nodes.submit(*words, "-n", "hit", "--after", "quiet", "--", python, str(script), "30", "5", "0.3")
+    wait_until(lambda: _committed(nodes, job) >= 5, what="a checkpoint of all nodes", limit_s=240)
+    before = nodes.job(job)["attempts"][0]["tasks"]
+    _kill_node(nodes, before[1]["node"])
+    done = nodes.wait(job)
+    assert done["state"] == "succeeded", f"{done['sentence']}\n{nodes.log(job)}"
+    first, *later = done["attempts"]
+    assert first["cause"] in ("node_lost", "outcome_lost"), first["sentence"]
+    assert done["retries"]["user"] == 0
+    again = later[-1]
+    assert [task["node"] for task in again["tasks"] if task["index"] != 1] == [
+        task["node"] for task in before if task["index"] != 1
+    ], "the survivors kept their places"
+    resumed = again["resumed_step"]
+    assert resumed is not None
+    assert resumed >= 5
+    for index in range(size):
+        assert f"from step {resumed}" in log_of(nodes, job, again["number"], index, index)
+    assert _result(log_of(nodes, job, again["number"], 0, 0)) == _result(log_of(nodes, quiet, 1, 0, 0))
+
+
+def _committed(living: Living, job: str) -> int:
+    attempts = living.job(job)["attempts"]
+    return int(attempts[-1]["committed_step"] or 0) if attempts else 0
+
+
+def _result(log: str) -> str:
+    return next(line for line in log.splitlines() if line.startswith("done"))
+
+
+def _kill_node(living: Living, node: str) -> None:
+    """The agent, the keeper and with it every rank of one node."""
+    place = Path(living.home, "state/nodes", node)
+    living.kill(living._pid(place / "agent.pid"), living._pid(place / "keeper.pid"))
