@@ -80,7 +80,7 @@ class Training:
     def words(self, attempt: int, word: str) -> list[int]:
         """The numbers that an attempt wrote after a word, read from the node's own file."""
         try:
-            lines = (self.directory(attempt) / "rank0.out").read_text().splitlines()
+            lines = (self.directory(attempt) / "rank0.out").read_text().rpartition("\n")[0].splitlines()
         except OSError:
             return []
         return [int(line.split()[1]) for line in lines if line.startswith(word + " ")]
