@@ -25,7 +25,7 @@ def static_env(duty: Mapping[str, Any], task_dir: str, address: str) -> dict[str
         env.update(
             PET_NNODES=str(nodes),
             PET_NODE_RANK=str(duty.get("node_rank") or 0),
-            PET_RDZV_BACKEND="c10d",
+            PET_RDZV_BACKEND="static",  # Ranks stay where we put them; c10d would give them out as nodes come.
             PET_RDZV_ID="-".join(str(duty["task"]).split("/")[:2]),
         )
     if address.startswith(LOOPBACK):
@@ -47,7 +47,7 @@ def go_env(peers: Sequence[Any], address: str, port: int, ranks: int = 1, index:
     if len(known) * ranks > 1:
         env["TF_CONFIG"] = _tf_configs(known, ranks, index)
     if len(known) > 1:
-        # c10d alone does not find out who the host is where a name or an address stands for several nodes.
+        # For who asks for c10d: alone it does not find out who the host is where an address stands for several nodes.
         env.update(
             PET_RDZV_ENDPOINT=f"{master}:{master_port}",
             PET_RDZV_CONF=f"is_host={'true' if index == 0 else 'false'}",

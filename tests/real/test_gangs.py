@@ -64,7 +64,7 @@ while step < steps:
         for weight in model.parameters():
             weight -= rate * weight.grad
     step += 1
-    if step % every == 0:
+    if step % every == 0 and os.environ["LOCAL_RANK"] == "0":
         draft = place / "draft.tmp"
         torch.save({"step": step, "model": model.state_dict()}, draft)
         draft.rename(place / f"step-{step}.pt")
