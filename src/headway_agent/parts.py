@@ -1,7 +1,7 @@
 """Cutting files into parts and sending only what is new.
 
 A part is at most 4 MiB of one file, named by its sha256; new parts lie one after the other in objects of up to 64 MiB,
-so 10,000 small files are a few objects. One thread reads and hashes, another one writes and syncs.
+so 10,000 small files are a few objects. One thread reads and hashes, one writes, one syncs (or sends) what is written.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ SMALL_PART_BYTES = 1 << 20
 PART_BYTES_MAX = 4 << 20
 LARGE_FILE_BYTES = 4 << 30
 BUFFERS = 6
+UNFINISHED_MAX = 2  # Objects that are written but not yet durable; over HTTP each is held in memory.
 ALONE_BYTES_MAX = 1 << 20  # Less than this is written by the reading thread itself.
 
 
@@ -172,10 +173,14 @@ class _Writer:
         self._users: dict[int, int] = {}
         self._free: queue.SimpleQueue[mmap.mmap] = queue.SimpleQueue()
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._written: queue.Queue[Any] = queue.Queue(UNFINISHED_MAX)
         self._thread: threading.Thread | None = None
+        self._finisher: threading.Thread | None = None
         if threaded:
             self._thread = threading.Thread(target=self._work, name="write parts", daemon=True)
+            self._finisher = threading.Thread(target=self._finish_all, name="sync parts", daemon=True)
             self._thread.start()
+            self._finisher.start()
 
     def buffer(self, size: int) -> mmap.mmap:
         """A buffer that nobody reads from; the one that was handed out before goes back once it is written."""
@@ -225,8 +230,28 @@ class _Writer:
                 self._draft.write(view)
         elif self._draft is not None:
             draft, self._draft = self._draft, None
-            draft.finish(job[1])
-            self._finished.add(job[1])
+            if self._finisher is not None:
+                self._written.put((draft, job[1]))
+            else:
+                self._finish(draft, job[1])
+
+    def _finish(self, draft: Draft, key: str) -> None:
+        draft.finish(key)
+        self._finished.add(key)
+
+    def _finish_all(self) -> None:
+        """While one object becomes durable, the next one is being written: the disk never waits for the hash."""
+        while True:
+            job = self._written.get()
+            if job is None:
+                return
+            try:
+                if self._problem is None:
+                    self._finish(*job)
+                else:
+                    job[0].drop()
+            except Exception as error:
+                self._problem = error
 
     def close(self) -> None:
         self._end()
@@ -244,6 +269,10 @@ class _Writer:
             self._jobs.put(None)
             self._thread.join()
             self._thread = None
+        if self._finisher is not None:
+            self._written.put(None)
+            self._finisher.join()
+            self._finisher = None
         for buffer in self._buffers:
             try:
                 buffer.close()
