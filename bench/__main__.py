@@ -1,7 +1,7 @@
 """`python -m bench`: measure everything, print one table, and keep it in bench/results.md.
 
 Throughput is told as a ratio to the limit of this machine, measured in the same run: the seconds beside it belong to
-the machine. `--quick` leaves out the 10,000 jobs and the idle time.
+the machine. `--quick` leaves out the 10,000 jobs, the idle time, checkpoints and the scheduler.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import idle, latency, limit, throughput
+from bench import idle, latency, limit, progress, scheduler, throughput
 from bench.house import House, house
 from bench.table import Table
 
@@ -99,6 +99,17 @@ class Run:
         self.table.amount("… CPU of one core", quiet.cpu_percent, " %", 1, digits=2)
 
 
+    def progress(self) -> None:
+        say("checkpoints, and what they cost the training")
+        for row in progress.measure():
+            self.table.amount(row.what, row.value, row.unit, row.goal, row.digits)
+
+    def scheduler(self) -> None:
+        say("the scheduler, with 100,000 jobs and 10,000 nodes")
+        for what, value, unit, goal in scheduler.rows():
+            self.table.amount(what, value, f" {unit}", goal, digits=1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out the 10,000 jobs and the idle time")
@@ -116,6 +127,8 @@ def main() -> int:
     run.latency()
     if not quick:
         run.idle()
+        run.progress()
+        run.scheduler()
     facts = {"python": platform.python_version(), "kernel": f"{platform.system()} {platform.release()}"}
     cores = len(os.sched_getaffinity(0))
     found = {"rate": run.rate, "fsync_ms": run.fsync_ms, "cpus": CPUS, "cores": cores, "rounds": ROUNDS}
