@@ -96,7 +96,9 @@ class View:
         self.version += 1
         attempt = job.attempt
         if attempt is not None and attempt.ended_at is not None and attempt.ended_at <= self._began_last:
-            self._estimates.clear()  # Told late: somebody who runs began after this end.
+            for other in self.active.values():  # Told late: whoever began after this end is expected anew.
+                if began_at(other) >= attempt.ended_at:
+                    self._estimates.pop(other.id, None)
 
     def inherit(self, other: View) -> None:
         """Take over what no store tells: settings, run times, use. Call it before the first job is seen."""
@@ -198,7 +200,9 @@ class View:
         if job.state in ACTIVE:
             self.active[job.id] = job
             self.lengths[job.id] = self.lane_name(job).length
-            self._began_last = max(self._began_last, began_at(job))
+            began = began_at(job)
+            self._began_last = max(self._began_last, began)
+            self.estimate_s(job.id, began)  # Asked now, while what is known now is remembered.
             self._count(job, 1)
             self.shares.begin(job, began_at(job))
             if before is not None and before.number == job.number and before.attempt and before.attempt.ended_at:
