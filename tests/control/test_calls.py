@@ -81,6 +81,13 @@ def test_a_node_that_was_given_up_is_asked_who_it_is() -> None:
     assert reply["lease_left_s"] is None
 
 
+def test_a_task_that_nobody_wants_any_more_is_gone_whoever_brings_it_up() -> None:
+    leader = Leader(MemoryStore())
+    leader.sync(seq=1, full=True, leader_epoch=0, facts=FACTS)
+    report = {"task": "j9/1/0", "phase": "running"}
+    assert reply_to(leader, seq=2, leader_epoch=0, reports=[report], duties_digest="0" * 16)["gone"] == ["j9/1/0"]
+
+
 def test_a_look_from_before_the_node_came_back_ends_nothing() -> None:
     leader = Leader(MemoryStore())
     leader.sync(seq=1, full=True, leader_epoch=0, facts=FACTS)

@@ -104,14 +104,15 @@ class Cycle:
         if committed is None:
             return False
         again = [ask for ask in good if committed.stale and ask.touched & committed.stale]
-        if desk.new:
-            self._enter_new(desk, committed)
         if committed.stale:
             desk.take_over_stale(committed.stale)
-        self.plan_due = bool(desk.new or desk.changed or desk.nodes or desk.setup)
         for ask in good:
             if ask not in again:
                 ask.done(ask.result)
+        if desk.new:
+            # After the answers: what is on disk is accepted, and nobody need wait for what we make of it in memory.
+            self._enter_new(desk, committed)
+        self.plan_due = bool(desk.new or desk.changed or desk.nodes or desk.setup)
         if not desk.empty:
             said = Published(committed.last_seq, tuple(desk.logs), tuple(desk.loose_keys), tuple(desk.changed))
             said.dropped = tuple(desk.files.dropped) if desk.files else ()

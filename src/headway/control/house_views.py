@@ -6,14 +6,16 @@ from collections import Counter
 from typing import Any
 
 from headway.control.book import Book
-from headway.core.model import State
 from headway.core.pool_spec import show_pool
 from headway.core.queue_spec import show_queue
 from headway.store.protocol import JobFilter, Store
 
 
 def queues(book: Book) -> list[dict[str, Any]]:
-    held = Counter((job.spec.queue, job.state is not State.QUEUED) for job in book.jobs.values())
+    held = Counter((job.spec.queue, True) for job in book.active.values())
+    held.update((job.spec.queue, False) for job in (*book.view.backing_off.values(), *book.view.blocked.values()))
+    for lane in book.view.lanes.values():
+        held[lane.name.queue, False] += len(lane)  # Those who wait for room are many, and counted already.
     known = book.house.all_queues()
     names = {queue.name for queue in known}
     strays = sorted({name for name, _ in held} - names)  # Of jobs whose queue nobody ever set.

@@ -131,6 +131,9 @@ def changes(session: Session, book: Book, now: float, full: bool) -> tuple[list[
             duties.append(body_of(job, task, duty, now, full, book.trail))
             session.send(key, duty)
     gone = [key for key in session.sent if key not in here] if len(session.sent) != len(here) else []
+    # What a node has though nobody wants it any more: its keeper died before it heard that it may forget it.
+    strays = len(session.reported) > len(here)
+    gone += [key for key in session.reported if key not in here and key not in session.sent] if strays else []
     for key in gone:
         session.unsend(key)
     return duties, gone

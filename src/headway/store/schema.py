@@ -78,7 +78,7 @@ sa.Index("ix_jobs_name", jobs.c.name, jobs.c.seq)
 # Partial in SQLite alone, which else rewrites the entry at each change. Naming PostgreSQL here would load its dialect.
 sa.Index("ix_jobs_ended", jobs.c.ended_at, sqlite_where=jobs.c.ended_at.is_not(None))
 
-sa.Index("ix_jobs_array", jobs.c.array_id, jobs.c.seq, sqlite_where=jobs.c.array_id.is_not(None))
+sa.Index("ix_jobs_array", jobs.c.array_id, jobs.c.state, jobs.c.seq, sqlite_where=jobs.c.array_id.is_not(None))
 
 attempts = sa.Table(
     "attempts",

@@ -18,7 +18,7 @@ from sqlalchemy import exc
 
 from headway.core.errors import OperatorError, Unavailable
 from headway.core.events import Event
-from headway.core.model import Attempt, Job, JobId, Node, NodeId, Task
+from headway.core.model import Attempt, Job, JobId, Node, NodeId, State, Task
 from headway.store import rows, schema
 from headway.store.commit import Commit, Written, in_chunks
 from headway.store.databases import Database
@@ -31,6 +31,7 @@ from headway.store.statements import JOBS, Statements
 
 OUT_OF_ORDER = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError)
 MIGRATE_S_MAX = 3600.0
+EVERY_STATE = [state.value for state in State]
 
 
 class SqlStore(FileReads, SetupReads):
@@ -157,27 +158,33 @@ class SqlStore(FileReads, SetupReads):
 
     def page(self, which: JobFilter, before_seq: int | None, limit: int) -> list[Job]:
         jobs = schema.jobs.c
-        query = JOBS.order_by(jobs.seq.desc()).limit(limit)
-        if before_seq is not None:
-            query = query.where(jobs.seq < before_seq)
+        wanted = [] if before_seq is None else [jobs.seq < before_seq]
         for column in (jobs.project, jobs.user, jobs.queue, jobs.name):
-            if wanted := getattr(which, column.name):
-                query = query.where(column == rows.plain(wanted))
-        if which.states:
-            query = query.where(jobs.state.in_(sorted(which.states)))
+            if word := getattr(which, column.name):
+                wanted.append(column == rows.plain(word))
         if which.array:
-            query = query.where(jobs.array_id == rows.plain(which.array))
+            wanted.append(jobs.array_id == rows.plain(which.array))
         if which.ids:
-            query = query.where(jobs.id.in_([rows.plain(id) for id in which.ids]))
-        return self._select_jobs(query)
+            wanted.append(jobs.id.in_([rows.plain(id) for id in which.ids]))
+        states = sorted(which.states) or (EVERY_STATE if which.array else [])
+        if len(states) < 2:
+            wanted += [jobs.state == state for state in states]
+            return self._select_jobs(JOBS.where(*wanted).order_by(jobs.seq.desc()).limit(limit))
+        # The newest of each state, and of those the newest: over several states at once, a database would sort all.
+        return self._newest([sa.select(jobs.seq).where(jobs.state == state, *wanted) for state in states], limit)
+
+    def _newest(self, queries: list[sa.Select[Any]], limit: int) -> list[Job]:
+        """The newest jobs of several queries for their numbers."""
+        seq = schema.jobs.c.seq
+        parts = [query.order_by(seq.desc()).limit(limit).subquery() for query in queries]
+        found = sa.union(*(sa.select(part.c.seq) for part in parts)).subquery()
+        return self._select_jobs(JOBS.where(seq.in_(sa.select(found.c.seq))).order_by(seq.desc()).limit(limit))
 
     def find(self, prefix_or_name: str, limit: int = 10) -> list[Job]:
         jobs = schema.jobs.c
         text = rows.plain(prefix_or_name)
         begins = sa.and_(jobs.id >= text, jobs.id < text + "\U0010ffff")
-        query = sa.union(sa.select(jobs.seq).where(begins), sa.select(jobs.seq).where(jobs.name == text)).subquery()
-        newest = JOBS.where(jobs.seq.in_(sa.select(query.c.seq))).order_by(jobs.seq.desc()).limit(limit)
-        return self._select_jobs(newest)
+        return self._newest([sa.select(jobs.seq).where(begins), sa.select(jobs.seq).where(jobs.name == text)], limit)
 
     def _select_jobs(self, query: sa.Select[Any]) -> list[Job]:
         with self._reading() as connection:

@@ -15,7 +15,9 @@ ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    op.create_index("ix_jobs_array", "jobs", ["array_id", "seq"], sqlite_where=sa.column("array_id").is_not(None))
+    op.create_index(
+        "ix_jobs_array", "jobs", ["array_id", "state", "seq"], sqlite_where=sa.column("array_id").is_not(None)
+    )
     op.add_column("nodes", sa.Column("draining", INT, nullable=False, server_default="0"))
     op.add_column("pools", sa.Column("shape", sa.Text(), nullable=True))
     for name, default in (("gpu_type", ""), ("zone", ""), ("labels", "{}"), ("state", "open")):
