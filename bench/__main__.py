@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import idle, latency, limit, progress, scheduler, throughput
+from bench import idle, latency, limit, progress, queue, scheduler, throughput
 from bench.house import House, house
 from bench.table import Table
 
@@ -109,6 +109,12 @@ class Run:
         for what, value, unit, goal in scheduler.rows():
             self.table.amount(what, value, f" {unit}", goal, digits=1)
 
+    def queue(self) -> None:
+        say("a queue of 100,000 jobs")
+        with house() as mine:
+            for what, value, unit, goal in queue.rows(mine):
+                self.table.amount(what, value, f" {unit}", goal, digits=1)
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
@@ -129,6 +135,7 @@ def main() -> int:
         run.idle()
         run.progress()
         run.scheduler()
+        run.queue()
     facts = {"python": platform.python_version(), "kernel": f"{platform.system()} {platform.release()}"}
     cores = len(os.sched_getaffinity(0))
     found = {"rate": run.rate, "fsync_ms": run.fsync_ms, "cpus": CPUS, "cores": cores, "rounds": ROUNDS}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import secrets
@@ -28,6 +29,7 @@ from headway.storage.protocol import Storage
 
 ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"  # Without letters and digits that look alike.
 ID_LENGTH = 8
+GARBAGE_LOOKED_FOR_AFTER = 50_000  # Objects.
 
 log = structlog.get_logger()
 
@@ -256,6 +258,7 @@ def serve(resolved: Resolved, home: Home) -> None:
     server.housekeeping.start()
     threading.Thread(target=keep_lead, args=(server, settings, ended, end), name="lead", daemon=True).start()
     write_server_file(home, url)
+    collect_seldom()
     log.info("server started", url=url, pid=os.getpid(), epoch=server.lead.epoch)
     try:
         runner[0].run(sockets=[listener])
@@ -267,6 +270,13 @@ def serve(resolved: Resolved, home: Home) -> None:
         server.store.close()
         os.close(lock)
         log.info("server ended", pid=os.getpid())
+
+
+def collect_seldom() -> None:
+    """Look for cyclic garbage less often: there is little of it, and each look walks through every job in memory."""
+    gc.collect()
+    gc.freeze()  # What the start has made stays anyway.
+    gc.set_threshold(GARBAGE_LOOKED_FOR_AFTER, 20, 50)
 
 
 def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], None]) -> Any:
