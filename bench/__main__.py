@@ -98,7 +98,6 @@ class Run:
         self.table.amount("… the same with shared pages counted once (PSS)", quiet.pss_mb, " MB")
         self.table.amount("… CPU of one core", quiet.cpu_percent, " %", 1, digits=2)
 
-
     def progress(self) -> None:
         say("checkpoints, and what they cost the training")
         for row in progress.measure():

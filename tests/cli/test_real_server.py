@@ -87,7 +87,7 @@ def test_one_server_for_many_callers_at_once(home: Home) -> None:
     token = home.home / "state/token"
     assert token.stat().st_mode & 0o777 == 0o600
     refused = home.run("server", "start", "--foreground")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "a server owns" in refused.stderr
 
 
@@ -151,8 +151,10 @@ def test_stopping_a_job(home: Home) -> None:
     ended = home.run("wait", job)
     assert ended.returncode == 103, ended
     assert "stopped on request" in ended.stdout
-    waiting = home.run("run", "-d", "-q", "--gpus", "1000", "--", "true").stdout.strip()
-    assert "waits: needs" in home.run("why", waiting).stdout
+    refused = home.run("run", "-d", "-q", "--gpus", "1000", "--", "true")
+    assert refused.returncode == 2
+    waiting = home.run("run", "-d", "-q", "--force", "--gpus", "1000", "--", "true").stdout.strip()
+    assert "waits: " in home.run("why", waiting).stdout
     assert home.run("cancel", waiting, "--force").returncode == 0
     assert home.run("wait", waiting).returncode == 103
 

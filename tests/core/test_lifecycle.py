@@ -296,3 +296,19 @@ def test_what_ranks_do_after_a_decided_stop_does_not_name_the_cause() -> None:
     stopped = after(running(a_job(nodes=2), "n1", "n2"), StopDecided(1, Cause.TIME_LIMIT, "limit 1 h"))
     ended = after(stopped, TaskEnded(1, 0, failing(0, NOW - 1)), TaskEnded(1, 1, failing(1, NOW - 2)))
     assert (ended.cause, ended.detail) == (Cause.TIME_LIMIT, "limit 1 h")
+
+
+@pytest.mark.parametrize(
+    ("loss", "cause"),
+    [
+        (NodeLost(1, "n2", "n2 is gone"), Cause.NODE_LOST),
+        (TaskMissing(1, 1), Cause.NODE_LOST),
+        (TaskEnded(1, 1, Outcome(cause=Cause.OUTCOME_LOST)), Cause.OUTCOME_LOST),
+    ],
+)
+def test_ranks_that_fail_because_their_peer_is_gone_cost_no_retry(loss: Signal, cause: Cause) -> None:
+    gang = running(a_job(nodes=2), "n1", "n2")
+    again = after(gang, TaskEnded(1, 0, failing(0, NOW - 1, "rank 0 ended: connection closed by peer")), loss)
+    assert (again.state, again.cause) == (State.QUEUED, cause)
+    assert (again.retries.user, again.retries.platform) == (0, 1)
+    assert "n2" in again.detail

@@ -42,9 +42,16 @@ class ScheduleCommand(JobCommand):
 @job_options
 @output_options
 def create(
-    schedule_name: str, cron: str, timezone: str, overlap: str, paused: bool, dry_run: bool, force: bool, output: Output,
+    schedule_name: str,
+    cron: str,
+    timezone: str,
+    overlap: str,
+    paused: bool,
+    dry_run: bool,
+    force: bool,
+    output: Output,
     **given: Any,
-) -> int:  # fmt: skip
+) -> int:
     """Submit a job at every moment that --cron names. The name of a schedule that exists replaces it.
 
     \b

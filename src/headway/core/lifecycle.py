@@ -324,12 +324,22 @@ def _first_to_fail(job: Job) -> Job:
     attempt = _current(job)
     failed = [task for task in attempt.tasks if task.outcome and task.outcome.failed_at and task.outcome.cause]
     named = [task for task in failed if (task.outcome and _cause_of(task.outcome), _told(attempt, task)) == _why(job)]
+    lost = next((task for task in attempt.tasks if _is_lost(task)), None)
+    if named and lost is not None:
+        # A rank whose peer is gone fails with it; the news of the loss only travels more slowly.
+        cause = Cause.NODE_LOST if lost.outcome is None else Cause.OUTCOME_LOST
+        return replace(job, cause=cause, detail=f"its task on {lost.node} was lost, and the others failed with it")
     if len(failed) < 2 or not named:
         return job  # Something else ended it: a limit, a lost node, somebody's wish.
     first = min(failed, key=lambda task: (task.outcome and task.outcome.failed_at, task.index))
     assert first.outcome is not None
     cause, detail = _cause_of(first.outcome), _told(attempt, first)
     return replace(job, cause=cause, detail=detail, attempt=replace(attempt, exit_code=first.outcome.exit_code))
+
+
+def _is_lost(task: Task) -> bool:
+    """Whether a task ended without an outcome of its own."""
+    return task.phase is Phase.LOST or (task.outcome is not None and task.outcome.cause is Cause.OUTCOME_LOST)
 
 
 def _why(job: Job) -> tuple[Cause | None, str]:
