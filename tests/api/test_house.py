@@ -80,6 +80,14 @@ def test_a_waiting_job_is_held_changed_and_released(server: Serving) -> None:
     assert refused(server, "POST", f"/jobs/{made}/hold")[0] == 409
 
 
+def test_a_quota_is_part_of_the_evidence(server: Serving) -> None:
+    server.ok("PATCH", "/queues/night", {"quota": {"jobs": 1}})
+    _, second = (server.ok("POST", "/jobs", job(queue="night"))["job"]["id"] for _ in range(2))
+    said = server.ok("GET", f"/jobs/{second}/why")
+    assert (said["evidence"]["quota"]["most"], said["evidence"]["quota"]["what"]) == (1, "jobs")
+    assert 'queue "night" holds' in said["sentence"]
+
+
 def test_an_array_is_submitted_listed_and_stopped(server: Serving) -> None:
     answer = server.ok("POST", "/jobs", job(array=20))
     array = answer["array"]

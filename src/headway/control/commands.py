@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from headway.control.desk import Desk
@@ -127,7 +127,7 @@ class Why:
         waiting = None
         if job.state is State.QUEUED:
             waiting = scheduler.why_waiting(job, desk.book.view, desk.now)
-        evidence = {name: getattr(waiting, name) for name in waiting.__slots__} if waiting else {}
+        evidence = asdict(waiting) if waiting else {}
         sentence = explain.explain_state(job, waiting, desk.now)
         _, preparing = desk.book.trail.preparing.get(job.id, (0.0, ""))
         return {
