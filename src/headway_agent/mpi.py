@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 
-
 CONNECT_S_MAX = 120.0
 NOT_FOUND = 127
 LOST = 1
