@@ -127,13 +127,7 @@ def _all_zero(oracle: Oracle, job: Job, ranks: int) -> bool:
 
 def _calm(oracle: Oracle, job: JobId, number: int) -> bool:
     """Nothing but the code itself can have ended this attempt."""
-    real = oracle.real[job, number]
-    by_itself = not any(by in ("machine", "keeper") for _, by in real.ended.values())
-    return (
-        by_itself
-        and not real.disturbed
-        and not any(oracle.lapsed_since(node, real.began_at) for node in oracle.places[job, number])
-    )
+    return not oracle.real[job, number].disturbed and oracle.undisturbed(job, number)
 
 
 def check_logs(simulation: Simulation, job: Job) -> None:

@@ -147,6 +147,7 @@ class Machine:
         if keeper is None or not self.up or self.asleep:
             return
         self.world.tell(self.name, f"keeper {keeper.generation} died")
+        self.simulation.oracle.keeper_deaths[self.name].append(self.world.now)
         self.keeper = None
         # The guard notices its pipe closing, and sweeps.
         self.after(self.world.between(0.0, 0.5), self._sweep, self.disk.keeper_epoch)

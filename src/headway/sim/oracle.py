@@ -63,11 +63,12 @@ class Oracle:
         self.events = 0
         self.saves = 0
         self.real: dict[tuple[JobId, int], Real] = {}
-        self.places: dict[tuple[JobId, int], tuple[str, ...]] = {}
+        self.places: dict[tuple[JobId, int], tuple[float, tuple[str, ...]]] = {}  # Since when, on which nodes.
         self.alive: dict[JobId, dict[int, tuple[str, Process]]] = defaultdict(dict)  # Job -> number -> node, process.
         self.on_node: dict[str, dict[int, Process]] = defaultdict(dict)
         self.lease_until: dict[str, float] = {}
         self.lapses: dict[str, list[float]] = defaultdict(list)  # When a node had lost its lease, or its life.
+        self.keeper_deaths: dict[str, list[float]] = defaultdict(list)
         self.asleep: set[str] = set()
         # In the server's monotonic seconds, which stand still while its machine sleeps:
         self.heard_at: dict[str, float] = {}  # When a call of a node last reached a server that was awake.
@@ -121,7 +122,7 @@ class Oracle:
             cause = f" ({job.cause.value}: {job.detail})" if job.cause else ""
             self.world.tell(job.id, f"saved as {job.state.value}, attempt {job.number}{where}{cause}")
         if job.attempt is not None:
-            self.places[job.id, job.number] = job.attempt.nodes
+            self.places.setdefault((job.id, job.number), (self.world.now, job.attempt.nodes))
         self.jobs[job.id] = job
 
     # --- processes ---
@@ -226,6 +227,12 @@ class Oracle:
         if until < self.world.now and until not in self.lapses[node]:
             self.lapses[node].append(until)
         return any(lapse >= when for lapse in self.lapses[node])
+
+    def undisturbed(self, job: JobId, attempt: int) -> bool:
+        """Whether nothing happened to the nodes of an attempt from its placing on that could have ended it."""
+        since, nodes = self.places[job, attempt]
+        deaths = [when for node in nodes for when in self.keeper_deaths[node]]
+        return not any(when >= since for when in deaths) and not any(self.lapsed_since(node, since) for node in nodes)
 
     def machine_died(self, node: str) -> None:
         self.lapses[node].append(self.world.now)

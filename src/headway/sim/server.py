@@ -183,7 +183,7 @@ class Server:
         if self.cycle is None or self.asleep:
             return
         try:
-            self._work(self.cycle, [])
+            self._work(self.cycle, self._drain())
         except Crashed as crash:
             self.crash(str(crash))
 
@@ -194,17 +194,19 @@ class Server:
             self.world.at(self.asleep_until, self._tick, cycle)
             return
         try:
-            due = [Ask(each, _ignore, self._complain(_ignore)) for each in cycle.tick(self.wall(), self.mono())]
-            if due or cycle.plan_due:
-                self._work(cycle, due)
+            asks = self._drain()  # First hear who has called, then look who is silent: as the control thread does.
+            asks += [Ask(each, _ignore, self._complain(_ignore)) for each in cycle.tick(self.wall(), self.mono())]
+            self._work(cycle, asks)
         except Crashed as crash:
             self.crash(str(crash))
             return
         self.world.after(self.simulation.settings.tick_every_s, self._tick, cycle)
 
-    def _work(self, cycle: Cycle, asks: list[Ask]) -> None:
+    def _drain(self) -> list[Ask]:
         inbox, self._inbox = self._inbox, []
-        asks = [item if isinstance(item, Ask) else item() for item in inbox] + asks
+        return [item if isinstance(item, Ask) else item() for item in inbox]
+
+    def _work(self, cycle: Cycle, asks: list[Ask]) -> None:
         if (asks or cycle.plan_due) and cycle.turn(asks, self.wall(), self.mono()):
             self._turn_soon()
 
