@@ -6,6 +6,7 @@ The yardstick is a plain copy with sha256 and fsync on the same disk. `measure` 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import statistics
@@ -19,7 +20,8 @@ from pathlib import Path
 
 from bench.house import House, house
 from headway_agent.parts import Known, send_files, signature_of
-from headway_agent.storing import Folder
+from headway_agent.storing import Folder, ThroughServer
+from headway_agent.wire import Home
 
 GIB = 1 << 30
 SMALL_FILES, SMALL_BYTES = 10_000, 20_000
@@ -68,6 +70,7 @@ def measure() -> list[Measured]:
         (f"{SMALL_FILES:,} small files", _many_files, _change_many_files),
     ):
         rows += _sync(what, fill, change)
+    rows.append(_over_http())
     rows.append(_slow_down())
     rows.append(_next_attempt())
     return rows
@@ -150,6 +153,34 @@ def _send(source: Path, storage: Path, known: Known, number: int) -> tuple[float
     return took_s, sent
 
 
+def _over_http() -> Measured:
+    """The same bytes through the server: as a checkpoint, and as plain uploads of as large pieces."""
+    size, piece = GIB // 4, 32 << 20
+    with house() as mine:
+        job = mine.run("run", "-d", "-o", "name", "--no-bundle", "--", "sleep", "600").strip()
+        while json.loads(mine.run("describe", job, "--json"))["state"] != "running":
+            time.sleep(0.05)
+        home = Home("", str(mine.state / "server.json"), str(mine.state / "token"))
+        source = mine.home / "checkpoints"
+        source.mkdir()
+        content = os.urandom(piece)
+        with (source / "model.pt").open("wb") as file:
+            for _ in range(size // piece):
+                file.write(content[1:] + os.urandom(1))
+        plain, ours = [], []
+        for number in range(TIMES):
+            begin = time.perf_counter()
+            for part in range(size // piece):
+                ThroughServer(home).put(f"jobs/{job}/1/parts/plain-{number}.{part}", content)
+            plain.append(time.perf_counter() - begin)
+            begin = time.perf_counter()
+            files = {path.name: signature_of(path.lstat()) for path in source.iterdir()}
+            send_files(ThroughServer(home), f"jobs/{job}/1/parts/0-{number}.", str(source), files, Known())
+            ours.append(time.perf_counter() - begin)
+        mine.run("stop", job, "--grace", "0s")
+    return Measured("checkpoint of 256 MiB over HTTP, against a plain upload", min(ours) / min(plain), " ×", 2)
+
+
 # --- what it costs a training ---------------------------------------------------------------------------------------
 
 
@@ -191,8 +222,6 @@ def _next_attempt() -> Measured:
 
 def _end_keeper(mine: House) -> float:
     """End the keeper, and with it the attempt; returns when (seconds since boot)."""
-    import json
-
     pid = int(json.loads((mine.node_dirs[0] / "keeper.pid").read_text())["pid"])
     os.kill(pid, 9)
     return time.clock_gettime(time.CLOCK_BOOTTIME)
