@@ -186,6 +186,11 @@ def _figure(value: Any) -> str:
 
 def why(output: Output, answer: Shown) -> str:
     lines = [f"{answer['job']} {answer['sentence']}"]
+    evidence = answer.get("evidence") or {}
+    first = list(evidence.get("ahead_first") or ())
+    if first:
+        more = int(evidence.get("ahead") or 0) - len(first)
+        lines.append(f"  ahead: {', '.join(first)}" + (f" and {more:,} more" if more > 0 else ""))
     if output.verbose:
         lines += [f"  {name}: {value}" for name, value in dict(answer.get("evidence") or {}).items()]
     return "\n".join(lines)
