@@ -90,7 +90,7 @@ def _silence_is_absence() -> Iterator[None]:
         yield
 
 
-@plant("a gap in which the server did not listen counts as silence", server_sleeps_per_hour=60.0)
+@plant("a gap in which the server did not listen counts as silence", server_sleeps_per_hour=120.0, lost=0.2)
 def _no_new_leases() -> Iterator[None]:
     def tick(self: Cycle, now: float, mono: float) -> list[Any]:
         self.last_tick = mono
