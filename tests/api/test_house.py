@@ -13,7 +13,7 @@ from headway.store.sql import SqlStore
 from tests.api.serving import Serving
 
 MANY = 20_000
-PAGE_S_MAX = 1.0  # Far above the goal, which bench/queue.py measures: a busy machine must not fail this.
+PAGE_S_MAX = 30.0  # Only a page that walks the whole queue takes so long; bench/queue.py measures the goal.
 
 
 @pytest.fixture
