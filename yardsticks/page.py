@@ -12,8 +12,8 @@ own `plan`: the simulation holds the clock and the true run times, and every dec
 italics is published, or was reproduced with a textbook scheduler; the others are ours.
 
 Two policies were fitted to the very logs below, so their figures say what is possible and not what to expect elsewhere:
-`las` has the best steps and victim order of about 24 variants (most gave 1,436 to 1,540 s) and needs 100 preemptions per
-job at most, not the default 3; the waiting bonus of `throughput` is the best of four.
+`las` has the best steps and victim order of about 24 variants (most gave 1,436 to 1,540 s) and needs 100 preemptions
+per job at most, not the default 3; the waiting bonus of `throughput` is the best of four.
 """
 
 
