@@ -87,6 +87,13 @@ def local_pool(settings: Settings) -> Pool:
     return Pool("local", "local", nodes_min=nodes, nodes_max=nodes, lease_s=settings.local_lease_s)
 
 
+def engines() -> dict[str, Callable[[Pool], Pool]]:
+    """The engines that there are, and how each reads the options of a pool."""
+    from headway.engines import local
+
+    return {"local": local.read_options}
+
+
 def set_up(store: Any, resolved: Resolved, epoch: int) -> None:
     """Put what settings and files say of queues, pools and licences into the store; what they do not name stays."""
     from headway.core.pool_spec import read_pool
@@ -94,7 +101,7 @@ def set_up(store: Any, resolved: Resolved, epoch: int) -> None:
     from headway.store.protocol import Batch, Setup
 
     sections = resolved.sections
-    pools = {name: read_pool(name, raw) for name, raw in sections.get("pool", {}).items()}
+    pools = {name: read_pool(name, raw, engines()) for name, raw in sections.get("pool", {}).items()}
     if resolved.settings.local_nodes and "local" not in pools:
         pools["local"] = local_pool(resolved.settings)
     queues = [read_queue(name, raw) for name, raw in sections.get("queue", {}).items()]
@@ -217,7 +224,7 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
     about["storage"] = "folder" if storage.local_dir() else settings.storage_url
     services = Services(
         settings, store, storage, control, hub, token, agent.data, agent.version, new_id, time.time(),
-        time.time, time.monotonic, about,
+        time.time, time.monotonic, about, engines(),
     )  # fmt: skip
     collecting.append(Collecting(store, storage, services.shelf, control))
     also = [collecting[0].collect_unnamed]

@@ -18,6 +18,7 @@ from headway.control.progress_views import price_of
 from headway.control.thread import ControlThread
 from headway.core.account import Price
 from headway.core.model import JobId
+from headway.core.pool_spec import ONLY_LOCAL, Engines
 from headway.settings import Settings
 from headway.storage.protocol import Storage
 from headway.store.protocol import Store
@@ -114,6 +115,7 @@ class Services:
     now: Callable[[], float]
     mono: Callable[[], float]
     about: dict[str, Any] = field(default_factory=dict)
+    engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
 
     @cached_property
     def shelf(self) -> Shelf:

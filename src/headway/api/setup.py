@@ -85,7 +85,7 @@ def _pools(router: APIRouter, services: Services) -> None:
     async def set_pool(name: str, request: Request) -> Response:
         """Make a pool, or change one."""
         words = await read_object(request, services.settings.request_bytes_max)
-        pool = await services.do(SetPool(name, words, USER))
+        pool = await services.do(SetPool(name, words, USER, services.engines))
         return JSONResponse({"pool": {"name": pool.name, **show_pool(pool)}})
 
     @router.delete("/pools/{name}", responses=ANY)

@@ -78,6 +78,7 @@ def pool_set(name: str, words: Sequence[str], output: Output) -> int:
 
     \b
     headway pool set lab engine=local nodes=4 cpus=2 memory=4G
+    headway pool set lab engine=ssh hosts=gpu1,ada@gpu2:2222 options.call_home=tunnel
     headway pool set lab labels.rack=7 price=1.20 kind=spot
     headway pool set lab state=draining        nothing new is placed there
     """
@@ -137,7 +138,7 @@ def read_words(words: Sequence[str], texts: frozenset[str]) -> dict[str, Any]:
             place = place.setdefault(parent, {})
             if not isinstance(place, dict):
                 raise BadInput(f'"{path[:80]}": "{parent}" is not a group of words')
-        place[last] = _value(text, path.split(".")[0] in texts or last in texts, path == "pools")
+        place[last] = _value(text, path.split(".")[0] in texts or last in texts, path in ("pools", "hosts"))
     return found
 
 

@@ -61,8 +61,8 @@ class House:
             return "of no known pool" if self.pools else ""
         if pool.state in (DRAINING, LEAVING):
             return "draining" if pool.state == DRAINING else "leaving with its pool"
-        if pool.nodes_min == pool.nodes_max and node.id not in standing_nodes(pool) and _numbered(node, pool):
-            return "no longer wanted by its pool"
+        if pool.nodes_min == pool.nodes_max and node.id not in standing_nodes(pool):
+            return "no longer wanted by its pool" if pool.hosts or _numbered(node, pool) else ""
         return ""
 
     def dressed(self, node: Node) -> Node:

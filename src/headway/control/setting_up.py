@@ -7,16 +7,17 @@ Changes take effect with the next plan. Nothing here ends a running task, but fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.control.desk import Desk
 from headway.control.house import DEFAULT, nearest
 from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.events import Event
+from headway.core.hosts import node_of
 from headway.core.lifecycle import StopDecided
 from headway.core.model import Cause, Node, NodeId, Pool, Queue, State
-from headway.core.pool_spec import LEAVING, read_pool, show_pool
+from headway.core.pool_spec import LEAVING, ONLY_LOCAL, Engines, read_pool, show_pool
 from headway.core.queue_spec import read_licences, read_queue, show_queue
 
 Words = Mapping[str, Any]
@@ -73,19 +74,41 @@ class SetPool:
     name: str
     changes: Words
     by: str = ""
-    engines: tuple[str, ...] = ("local",)
+    engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
 
     def apply(self, desk: Desk) -> Pool:
         house = desk.book.house
         known = house.pools.get(self.name)
-        words = show_pool(replace(known, state="open") if known.state == LEAVING else known) if known else {}
-        if self.changes.get("nodes") is not None:
-            words = {key: value for key, value in words.items() if key not in ("min", "max")}
-        pool = read_pool(self.name, merged(words, self.changes), self.engines)
+        pool = read_pool(self.name, self._words(known), self.engines)
+        former = (
+            [
+                host
+                for host in (*known.hosts, *known.former_hosts)
+                if host not in pool.hosts and node_of(self.name, host) in desk.book.nodes
+            ]
+            if known
+            else []
+        )
+        if former:
+            pool = replace(pool, options={**pool.options, "former_hosts": former})
         if pool != known:
             put_pool(desk, pool)
             _say(desk, "PoolChanged", {"pool": self.name, "by": self.by, **show_pool(pool)})
         return pool
+
+    def _words(self, known: Pool | None) -> Words:
+        """What the pool was, with what changes: the engine's options one by one, unless it is another engine."""
+        if known is None:
+            return merged({}, self.changes)
+        words = show_pool(replace(known, state="open") if known.state == LEAVING else known)
+        changes = dict(self.changes)
+        if any(changes.get(word) is not None for word in ("nodes", "hosts")):
+            words = {key: value for key, value in words.items() if key not in ("min", "max", "hosts")}
+        if changes.get("engine") not in (None, known.engine):
+            words = {key: value for key, value in words.items() if key not in ("options", "hosts", "lease")}
+        elif isinstance(changes.get("options"), Mapping):
+            changes["options"] = merged(words.get("options", {}), changes["options"])
+        return merged(words, changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from headway.core.hosts import node_of
 from headway.core.model import NodeId, Pool, PoolName
 
 
@@ -30,6 +31,8 @@ class Release:
 
 def standing_nodes(pool: Pool) -> tuple[NodeId, ...]:
     """The ids of the nodes that a pool always has."""
+    if pool.hosts:
+        return tuple(node_of(pool.name, host) for host in pool.hosts) if pool.nodes_min else ()
     return tuple(f"{pool.name}-{number}" for number in range(1, pool.nodes_min + 1))
 
 

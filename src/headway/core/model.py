@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headway.core.spec import JobSpec
@@ -235,12 +235,22 @@ class Pool:
     price_per_hour: float = 0.0
     lease_s: float = 1800.0
     idle_s: float = 600.0
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)  # Words for its engine: plain data.
     shape: Resources | None = None  # What one node of it grants; None: as its first node says.
     gpu_type: str = ""
     zone: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     state: str = "open"  # or "draining": nothing new is placed there; or "leaving": it goes when it is empty.
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The machines that it consists of, where an operator named them."""
+        return tuple(self.options.get("hosts", ()))
+
+    @property
+    def former_hosts(self) -> tuple[str, ...]:
+        """Machines that it had, on which something of ours may still be."""
+        return tuple(self.options.get("former_hosts", ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,27 @@ The engine's own words travel as `options` and are checked by the engine. Queues
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headway.core.errors import BadInput
 from headway.core.fields import check_keys, kind_of, one_of, whole
+from headway.core.hosts import read_hosts
 from headway.core.model import Pool, Resources
 from headway.core.queue_spec import ENTRIES_MAX, check_name
 from headway.core.units import duration_s, size_bytes
 from headway.core.wishes import LABEL
 
 NODES_MOST = 10_000
+OPTIONS_BYTES_MAX = 64 << 10
+# Where an engine can prove that a node is dead, its lease may be long.
+LEASES_S = {"local": 86400.0}
+LEASE_S = 1800.0
 OPEN, DRAINING, LEAVING = "open", "draining", "leaving"
 KEYS = {
-    "engine": "how its nodes are got: local",
+    "engine": "how its nodes are got: local or ssh",
+    "hosts": "the machines that it consists of, as ssh is asked for them: host, user@host or user@host:port",
     "nodes": "how many nodes it has; the same as min and max",
     "min": "how many nodes it always has",
     "max": "how many nodes it may have",
@@ -37,16 +44,21 @@ KEYS = {
 }
 
 
-def read_pool(name: str, raw: Mapping[str, Any], engines: tuple[str, ...] = ("local",)) -> Pool:
+Engines = Mapping[str, Callable[[Pool], Pool]]
+"""The engines that there are; each reads what a pool says to it and answers the pool as it takes it, or BadInput."""
+
+ONLY_LOCAL: Engines = {"local": lambda pool: pool}
+
+
+def read_pool(name: str, raw: Mapping[str, Any], engines: Engines = ONLY_LOCAL) -> Pool:
     """A checked pool, or BadInput naming field, value and a way out."""
     check_name(name, "pool")
     check_keys(raw, KEYS, f"pool {name}")
-    if raw.get("nodes") is not None and (raw.get("min") is not None or raw.get("max") is not None):
-        raise BadInput(f"pool {name}: nodes excludes min and max", "give nodes, or min and max")
-    least = whole(raw.get("min", raw.get("nodes", 1)), "min", 0, NODES_MOST)
-    most = whole(raw.get("max", raw.get("nodes", max(1, least))), "max", 0, NODES_MOST)
-    if most < least:
-        raise BadInput(f"pool {name}: at most {most} nodes, but at least {least}", "raise max, or lower min")
+    engine = one_of(raw.get("engine", "local"), "engine", tuple(engines))
+    options = _options(raw.get("options"))
+    if raw.get("hosts") is not None:
+        options["hosts"] = read_hosts(raw["hosts"])
+    least, most = _size(name, raw, len(options.get("hosts", ())))
     price = raw.get("price", 0.0)
     if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price <= 1e9:
         raise BadInput(f'price: "{str(price)[:80]}" is not a number from 0 on')
@@ -54,22 +66,23 @@ def read_pool(name: str, raw: Mapping[str, Any], engines: tuple[str, ...] = ("lo
     shape = _shape(raw)
     if gpu_type and shape is not None and not shape.gpus:
         raise BadInput(f'pool {name}: gpu_type "{gpu_type}" without GPUs', "add gpus, or leave gpu_type out")
-    return Pool(
+    pool = Pool(
         name=name,
-        engine=one_of(raw.get("engine", "local"), "engine", engines),
+        engine=engine,
         nodes_min=least,
         nodes_max=most,
         kind=one_of(raw.get("kind", "on-demand"), "kind", ("on-demand", "spot")),
         price_per_hour=float(price),
-        lease_s=_duration(raw.get("lease"), "lease", 86400.0),
+        lease_s=_duration(raw.get("lease"), "lease", LEASES_S.get(engine, LEASE_S)),
         idle_s=_duration(raw.get("idle"), "idle", 600.0),
-        options={key: str(value)[:1000] for key, value in _pairs(raw.get("options"), "options")},
+        options=options,
         shape=shape,
         gpu_type=gpu_type,
         zone=_label(raw.get("zone"), "zone"),
         labels={key: str(value)[:200] for key, value in _pairs(raw.get("labels"), "labels")},
         state=one_of(raw.get("state", OPEN), "state", (OPEN, DRAINING)),
     )
+    return engines[engine](pool)
 
 
 def show_pool(pool: Pool) -> dict[str, Any]:
@@ -88,10 +101,44 @@ def show_pool(pool: Pool) -> dict[str, Any]:
         "gpu_type": pool.gpu_type,
         "zone": pool.zone,
         "labels": dict(pool.labels),
-        "options": dict(pool.options),
+        "hosts": list(pool.hosts) or None,
+        "options": {key: value for key, value in pool.options.items() if key not in ("hosts", "former_hosts")},
         "state": pool.state,
     }
+    if pool.hosts:
+        del shown["min"], shown["max"]  # As many as there are hosts.
     return {key: value for key, value in shown.items() if value not in ("", {}, None)}
+
+
+def _size(name: str, raw: Mapping[str, Any], hosts: int) -> tuple[int, int]:
+    """How many nodes there are at least and at most."""
+    given = [word for word in ("nodes", "min", "max") if raw.get(word) is not None]
+    if hosts and given:
+        raise BadInput(f"pool {name}: hosts excludes {given[0]}", "a pool has as many nodes as hosts")
+    if hosts:
+        return hosts, hosts
+    if "nodes" in given and len(given) > 1:
+        raise BadInput(f"pool {name}: nodes excludes min and max", "give nodes, or min and max")
+    least = whole(raw.get("min", raw.get("nodes", 1)), "min", 0, NODES_MOST)
+    most = whole(raw.get("max", raw.get("nodes", max(1, least))), "max", 0, NODES_MOST)
+    if most < least:
+        raise BadInput(f"pool {name}: at most {most} nodes, but at least {least}", "raise max, or lower min")
+    return least, most
+
+
+def _options(raw: object) -> dict[str, Any]:
+    """Plain data for the engine, which knows what it means."""
+    options = dict(_pairs(raw, "options"))
+    for reserved in ("hosts", "former_hosts"):
+        if reserved in options:
+            raise BadInput(f'options: "{reserved}" is no option', 'write "hosts" beside "engine"')
+    try:
+        size = len(json.dumps(options, allow_nan=False))
+    except (TypeError, ValueError):
+        raise BadInput("options: not plain data (texts, numbers, lists, mappings)") from None
+    if size > OPTIONS_BYTES_MAX:
+        raise BadInput(f"options: {size:,} bytes, more than {OPTIONS_BYTES_MAX:,}")
+    return options
 
 
 def _shape(raw: Mapping[str, Any]) -> Resources | None:

@@ -22,6 +22,7 @@ from headway.core.errors import Unavailable
 from headway.core.grow import Order
 from headway.core.model import NodeId, Pool
 from headway.engines.agent_zip import AgentZip
+from headway.engines.options import check_options
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits
 from headway.settings import Home, Settings
 
@@ -45,6 +46,11 @@ FOR_FETCHING = (
     "UV_", "PIP_", "CONDA_", "MAMBA_", "AWS_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
     "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HEADWAY_AGENT_",
 )  # fmt: skip
+
+
+def read_options(pool: Pool) -> Pool:
+    check_options(pool, {})
+    return pool
 
 
 class LocalEngine:
