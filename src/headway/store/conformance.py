@@ -24,6 +24,7 @@ from headway.store.protocol import (
     JobChange,
     JobFilter,
     LeaderLost,
+    ServerSeen,
     Store,
     SubmitKey,
 )
@@ -422,6 +423,33 @@ class StoreConformance(FileConformance, SetupConformance):
         assert store.ended_before(900.0, 2) == ["j2", "j3"]
         store.commit(Batch(drop_logs=store.logs("j2")))
         assert store.ended_before(260.0, 10) == ["j3"]
+
+    # --- servers ---
+    def test_servers_are_seen_by_name_and_at_the_stores_own_time(self, store: Store, other: Store) -> None:
+        store.saw_server(ServerSeen("b", "http://b", "1", "host", 7, "folder", 5.0))
+        other.saw_server(ServerSeen("a", "http://a"))
+        store.saw_server(ServerSeen("b", "http://b2"))
+        assert [(each.name, each.address, each.pid) for each in other.servers()] == [
+            ("a", "http://a", 0),
+            ("b", "http://b2", 0),
+        ]
+        assert all(abs(each.seen_at - store.glance().now) < 60 for each in other.servers())
+        other.drop_server("b")
+        assert [each.name for each in store.servers()] == ["a"]
+
+    def test_a_glance_tells_the_lead_and_the_newest_event(self, store: Store, other: Store) -> None:
+        assert (store.glance().lead, store.glance().last_seq) == (None, 0)
+        lead = store.take_lead("s1", "http://a", None, 10.0)
+        store.commit(Batch(events=[Event("NodeJoined", 1.0), Event("NodeLost", 2.0)]))
+        glance = other.glance()
+        assert (glance.lead, glance.last_seq) == (lead, 2)
+        assert lead is not None
+        assert 0 < lead.until - glance.now <= 10.0
+
+    def test_what_belongs_to_no_job_is_read_newest_first(self, store: Store) -> None:
+        store.commit(Batch(jobs=[change(a_job(), "A")], events=[Event("NodeJoined", 1.0), Event("NodeLost", 2.0)]))
+        assert [event.kind for event in store.happenings(5)] == ["NodeLost", "NodeJoined"]
+        assert [event.kind for event in store.happenings(1)] == ["NodeLost"]
 
     # --- leader ---
     def test_one_server_leads_until_its_lease_is_over(self, store: Store, other: Store) -> None:

@@ -6,6 +6,7 @@ Everything else about SQL in this package is the same for both.
 from __future__ import annotations
 
 import sqlite3
+import time
 from typing import Any
 
 import sqlalchemy as sa
@@ -33,10 +34,18 @@ class Database:
             sa.event.listen(self.reads, "begin", _begin_sqlite)
             self.writes = self.reads.execution_options(begin="BEGIN IMMEDIATE")
         else:
-            base = sa.create_engine(parsed, paramstyle="format", pool_pre_ping=True, **pool)
+            base = sa.create_engine(
+                parsed, paramstyle="format", pool_pre_ping=True, connect_args=_patience(parsed), **pool
+            )
             self.reads = base.execution_options(isolation_level="REPEATABLE READ")
             # After the wait for the counters' lock, each statement must see what the writer before has written.
             self.writes = base.execution_options(isolation_level="READ COMMITTED")
+
+    def now(self, connection: sa.Connection) -> float:
+        """The time by the database's clock, which all servers on it share; SQLite has but this machine's."""
+        if self.is_sqlite:
+            return time.time()
+        return float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
 
     def lock_schema(self, connection: sa.Connection) -> None:
         """Make other servers that want to make or migrate the tables wait until this transaction ends."""
@@ -45,6 +54,12 @@ class Database:
 
     def close(self) -> None:
         self.reads.dispose()
+
+
+def _patience(url: sa.URL) -> dict[str, Any]:
+    """How long a silent PostgreSQL is waited for: a server that is cut off from it must notice, not hang."""
+    given = {"connect_timeout": 5, "tcp_user_timeout": 5000, "keepalives_idle": 3, "keepalives_interval": 1}
+    return {name: value for name, value in given.items() if name not in url.query}
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:

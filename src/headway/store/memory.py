@@ -6,6 +6,7 @@ It keeps the very objects that it is given and forgets all of them with the proc
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -19,11 +20,13 @@ from headway.store.protocol import (
     Batch,
     Committed,
     Forget,
+    Glance,
     JobChange,
     JobFilter,
     Lead,
     LeaderLost,
     LogRange,
+    ServerSeen,
     Stream,
     SubmitKey,
     repeated_jobs,
@@ -51,20 +54,22 @@ class MemoryStore(MemoryFiles, MemorySetup):
         self._keys: dict[str, SubmitKey] = {}
         self._last_job_seq = 0
         self._lead = Lead("", 0, 0.0)
+        self._servers: dict[str, ServerSeen] = {}
 
     # --- leader ---
-    def take_lead(self, server: str, address: str, now: float, lease_s: float) -> Lead | None:
+    def take_lead(self, server: str, address: str, now: float | None, lease_s: float) -> Lead | None:
+        now = time.time() if now is None else now
         with self._lock:
             if self._lead.until > now and self._lead.server != server:
                 return None
             self._lead = Lead(server, self._lead.epoch + 1, now + lease_s, address)
             return self._lead
 
-    def keep_lead(self, server: str, epoch: int, now: float, lease_s: float) -> bool:
+    def keep_lead(self, server: str, epoch: int, now: float | None, lease_s: float) -> bool:
         with self._lock:
             if (self._lead.server, self._lead.epoch) != (server, epoch):
                 return False
-            self._lead = replace(self._lead, until=now + lease_s)
+            self._lead = replace(self._lead, until=(time.time() if now is None else now) + lease_s)
             return True
 
     def drop_lead(self, server: str, epoch: int) -> None:
@@ -74,6 +79,28 @@ class MemoryStore(MemoryFiles, MemorySetup):
 
     def lead(self) -> Lead | None:
         return self._lead if self._lead.server else None
+
+    # --- servers ---
+    def glance(self) -> Glance:
+        with self._lock:
+            return Glance(self.lead(), len(self._events), time.time())
+
+    def saw_server(self, server: ServerSeen) -> None:
+        with self._lock:
+            self._servers[server.name] = replace(server, seen_at=time.time())
+
+    def drop_server(self, name: str) -> None:
+        with self._lock:
+            self._servers.pop(name, None)
+
+    def servers(self) -> list[ServerSeen]:
+        with self._lock:
+            return [self._servers[name] for name in sorted(self._servers)]
+
+    def happenings(self, limit: int) -> list[Event]:
+        with self._lock:
+            loose = (event for event in reversed(self._events) if event is not None and not event.job)
+            return list(islice(loose, limit))
 
     # --- writing ---
     def commit(self, batch: Batch, epoch: int | None = None) -> Committed:

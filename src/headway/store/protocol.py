@@ -222,19 +222,62 @@ class Lead:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class ServerSeen:
+    """A server that works on this store, as it told itself when it was last seen."""
+
+    name: str
+    address: str
+    version: str = ""
+    host: str = ""
+    pid: int = 0
+    storage: str = ""  # Where it keeps files: servers of one store must agree on it.
+    started_at: float = 0.0
+    seen_at: float = 0.0  # By the store's clock.
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a server that does not lead looks at all the time: cheap to ask, and all of one moment."""
+
+    lead: Lead | None
+    last_seq: int
+    now: float  # By the store's clock: clocks of servers may differ.
+
+
 class Store(Protocol):
     """Every method may be called from any thread. Writes come from one writer thread; reads from many."""
 
     # --- leader ---
-    def take_lead(self, server: str, address: str, now: float, lease_s: float) -> Lead | None:
-        """Become leader: with a larger epoch than ever before, if nobody's lease is running (or it is one's own)."""
+    def take_lead(self, server: str, address: str, now: float | None, lease_s: float) -> Lead | None:
+        """Become leader: with a larger epoch than ever before, if nobody's lease is running (or it is one's own).
+
+        Without a time (`now` is None) the store's own clock decides: the one clock that all its servers share.
+        """
         ...
 
-    def keep_lead(self, server: str, epoch: int, now: float, lease_s: float) -> bool: ...
+    def keep_lead(self, server: str, epoch: int, now: float | None, lease_s: float) -> bool: ...
 
     def drop_lead(self, server: str, epoch: int) -> None: ...
 
     def lead(self) -> Lead | None: ...
+
+    # --- servers ---
+    def glance(self) -> Glance: ...
+
+    def saw_server(self, server: ServerSeen) -> None:
+        """Take note of a server, now by the store's clock. The same name replaces. Needs no lead."""
+        ...
+
+    def drop_server(self, name: str) -> None: ...
+
+    def servers(self) -> list[ServerSeen]:
+        """In order of name."""
+        ...
+
+    def happenings(self, limit: int) -> list[Event]:
+        """The newest events that belong to no job, newest first: what an operator reads."""
+        ...
 
     # --- writing ---
     def commit(self, batch: Batch, epoch: int | None = None) -> Committed:

@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "r0003"
-KNOWN_REVISIONS = frozenset({"r0001", "r0002", REVISION})
+REVISION = "r0005"
+KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", REVISION})
 
 metadata = sa.MetaData()
 
@@ -241,6 +241,17 @@ leader = sa.Table(
     _float("until"),
     _text("address"),
     _text("extra", "{}"),
+)
+
+servers = sa.Table(
+    "servers",
+    metadata,
+    _key("name", _Id),
+    *(_text(name) for name in ("address", "version", "host")),
+    _int("pid"),
+    _text("storage"),
+    _float("started_at"),
+    _float("seen_at"),
 )
 
 pools = sa.Table(

@@ -24,8 +24,9 @@ from headway.store.commit import Commit, Written, in_chunks
 from headway.store.databases import Database
 from headway.store.files_sql import FileReads, FileStatements
 from headway.store.files_sql import seq_of as _seq_of
-from headway.store.protocol import Batch, Committed, JobFilter, Lead, LogRange, SubmitKey, wrong_version
+from headway.store.protocol import Batch, Committed, JobFilter, LogRange, SubmitKey, wrong_version
 from headway.store.rows import Row
+from headway.store.servers_sql import Servers
 from headway.store.setup_sql import SetupReads
 from headway.store.statements import JOBS, Statements
 
@@ -34,7 +35,7 @@ MIGRATE_S_MAX = 3600.0
 EVERY_STATE = [state.value for state in State]
 
 
-class SqlStore(FileReads, SetupReads):
+class SqlStore(FileReads, SetupReads, Servers):
     """Jobs, events, nodes and the log index in a database. Open it with `SqlStore.open(url)`."""
 
     def __init__(self, database: Database) -> None:
@@ -45,11 +46,14 @@ class SqlStore(FileReads, SetupReads):
         self._written: dict[JobId, Written] = {}
 
     @classmethod
-    def open(cls, url: str) -> SqlStore:
-        """Open the database at this URL; make its tables when it is empty, migrate them when they are older."""
+    def open(cls, url: str, migrating: bool = True) -> SqlStore:
+        """Open the database at this URL; make its tables when it is empty, migrate them when they are older.
+
+        Without `migrating` older tables are refused: other servers may be at work on them.
+        """
         database = Database(url)
         try:
-            _bring_to_head(database, url)
+            _bring_to_head(database, url, migrating)
         except OUT_OF_ORDER as error:
             database.close()
             raise Unavailable(f"the database {database.name} cannot be opened: {_reason(error)}") from error
@@ -60,43 +64,6 @@ class SqlStore(FileReads, SetupReads):
 
     def close(self) -> None:
         self._database.close()
-
-    # --- leader ---
-    def take_lead(self, server: str, address: str, now: float, lease_s: float) -> Lead | None:
-        with self._writing() as connection:
-            lead = self._lead(connection)
-            if lead.until > now and lead.server != server:
-                return None
-            lead = Lead(server, lead.epoch + 1, now + lease_s, address)
-            self._set_lead(connection, lead)
-        return lead
-
-    def keep_lead(self, server: str, epoch: int, now: float, lease_s: float) -> bool:
-        with self._writing() as connection:
-            lead = self._lead(connection)
-            if (lead.server, lead.epoch) != (server, epoch):
-                return False
-            self._set_lead(connection, Lead(server, epoch, now + lease_s, lead.address))
-        return True
-
-    def drop_lead(self, server: str, epoch: int) -> None:
-        with self._writing() as connection:
-            lead = self._lead(connection)
-            if (lead.server, lead.epoch) == (server, epoch):
-                self._set_lead(connection, Lead("", epoch, 0.0))
-
-    def lead(self) -> Lead | None:
-        with self._reading() as connection:
-            found = connection.execute(sa.select(schema.leader)).one()
-        return Lead(found.server, found.epoch, found.until, found.address) if found.server else None
-
-    def _lead(self, connection: sa.Connection) -> Lead:
-        """Who leads, read under the lock that every writer takes: no commit of an older epoch comes after it."""
-        _, _, _, server, epoch, until, address, _ = connection.exec_driver_sql(self._sql.lock).one()
-        return Lead(server, epoch, until, address)
-
-    def _set_lead(self, connection: sa.Connection, lead: Lead) -> None:
-        connection.exec_driver_sql(self._sql.lead, (lead.server, lead.epoch, lead.until, lead.address, 1))
 
     # --- writing ---
     def commit(self, batch: Batch, epoch: int | None = None) -> Committed:
@@ -284,7 +251,7 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).strip().split("\n")[0]
 
 
-def _bring_to_head(database: Database, url: str) -> None:
+def _bring_to_head(database: Database, url: str, migrating: bool) -> None:
     """See that the tables are those of schema.py. An empty database gets them in this process, without Alembic."""
     with database.writes.connect() as connection, connection.begin():
         database.lock_schema(connection)
@@ -299,6 +266,11 @@ def _bring_to_head(database: Database, url: str) -> None:
             f'the database {database.name} has the layout "{at}", which this Headway does not know; '
             f'it was written by a newer one, and this one reads up to "{schema.REVISION}"',
             "install the newer Headway again; or restore the copy that was made before the upgrade",
+        )
+    if not migrating:
+        raise OperatorError(
+            f'the database {database.name} has the layout "{at}"; this Headway works on "{schema.REVISION}"',
+            "stop all servers on it, make a backup, then run: headway server migrate",
         )
     _migrate(database, url)
 

@@ -96,6 +96,12 @@ class Statements:
         self.events = self._text(after.order_by(events.c.seq), ["after"]) + limit
         of_job = after.where(events.c.job_seq == sa.bindparam("job_seq"), events.c.job == sa.bindparam("job"))
         self.events_of_job = self._text(of_job.order_by(events.c.seq), ["after", "job_seq", "job"]) + limit
+        leader = schema.leader.c
+        self.glance = self._text(
+            sa.select(schema.counters.c.event_seq, leader.server, leader.epoch, leader.until, leader.address).join(
+                schema.leader, leader.one == schema.counters.c.one
+            )
+        )
         self.last_seq = self._text(sa.select(schema.counters.c.event_seq))
         self.seq_of_job = self._text(sa.select(schema.jobs.c.seq).where(schema.jobs.c.id == sa.bindparam("id")), ["id"])
         self.log_ends = self._text(
