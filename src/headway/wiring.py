@@ -184,6 +184,7 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
     """Put the parts together: store, storage, engines, control, API."""
     from headway.api.app import create_app
     from headway.api.services import Hub, Services
+    from headway.control.accounts import shared_signer
     from headway.control.collecting import Collecting
     from headway.control.cycle import Cycle
     from headway.control.housekeeping import Housekeeping
@@ -201,6 +202,7 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
     # The home's lock is held by this process, so a lease that is still running belongs to a dead server.
     lead = take_lead(store, name, url, settings, alone=not settings.store_url)
     set_up(store, resolved, lead.epoch)
+    signer = shared_signer(store)
     agent = build()
     hub = Hub()
     housekeeping: list[Any] = []
@@ -215,7 +217,7 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
             each.dropped(said.dropped)
 
     def engine_for(pool: Pool) -> Any:
-        return LocalEngine(home, pool, agent, storage.local_dir(), settings)
+        return LocalEngine(home, pool, agent, storage.local_dir(), settings, signer.token_for)
 
     cycle = Cycle(store, settings, [], lead.epoch, time.monotonic(), publish, agent.version, new_id)
     control = ControlThread(cycle, on_lost_lead)

@@ -33,12 +33,18 @@ ENV = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
 ORDER = Order("local-1", "local", ("local-1",))
 
 
+def token_for(node: str) -> str:
+    return f"the-token-of-{node}"
+
+
 def an_engine(
     place: Path, agent: AgentZip = PLAIN, settings: Settings | None = None, env: Mapping[str, str] = ENV
 ) -> LocalEngine:
     home = home_from({"HEADWAY_HOME": str(place)})
     home.nodes_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return LocalEngine(home, Pool("local", "local"), agent, str(place / "objects"), settings or Settings(), env)
+    return LocalEngine(
+        home, Pool("local", "local"), agent, str(place / "objects"), settings or Settings(), token_for, env
+    )
 
 
 def node_dir(place: Path, node: str = "local-1") -> Path:
@@ -91,7 +97,7 @@ class Answering(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.headers["Authorization"] != "Bearer the-token":
+        if self.headers["Authorization"] != "Bearer the-token-of-local-1":
             self.send_error(401)
             return
         syncs = self.server.syncs  # type: ignore[attr-defined]
@@ -124,7 +130,6 @@ def test_a_real_agent_calls_the_server_that_the_files_name(headway_home: Path) -
         threading.Thread(target=server.serve_forever, daemon=True).start()
         home = home_from({"HEADWAY_HOME": str(headway_home)})
         # Only now: the agent must find a server that comes later than itself.
-        home.token_file.write_text("the-token\n")
         home.server_file.write_text(json.dumps({"url": f"http://127.0.0.1:{server.server_port}", "pid": 1, "start": 1}))
         sync = wait_until(lambda: syncs[:1])[0]
         assert (sync["path"], sync["node"], sync["pool"]) == ("/agent/sync", "local-1", "local")
@@ -158,7 +163,7 @@ def test_the_request_is_the_exact_command(headway_home: Path) -> None:
     request = an_engine(headway_home, settings=settings, env={"PATH": "/bin", "HEADWAY_TOKEN": "secret"}).render(ORDER)
     state = headway_home / "state"
     expected = f"""{sys.executable} -I -S {state}/nodes/local-1/agent.pyz agent --node-dir {state}/nodes/local-1
-        --node local-1 --pool local --server-file {state}/server.json --token-file {state}/token
+        --node local-1 --pool local --server-file {state}/server.json --token-file {state}/nodes/local-1/token
         --ship-every-s 1.5 --ship-follow-every-s 0.2 --storage-dir {headway_home}/objects
         --cpus 2.0 --memory-bytes 1073741824 --gpus 0"""
     asked = {"argv": expected.split(), "env": {"PATH": "/bin"}, "cwd": "/"}

@@ -8,19 +8,20 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from headway.api.access import Reach, actor_of
 from headway.api.documents import ANY, RAW, body
 from headway.api.reading import read_object
 from headway.api.services import Services, settled
 from headway.api.transfer import ranged, received
-from headway.core.errors import BadInput, NotAllowed, NotFound
+from headway.core.errors import BadInput, NotFound
 from headway.storage.protocol import check_key
 
 OBJECT_BYTES_MAX = 4 * 2**30 + 2**20  # An artifact above 4 GiB comes in numbered parts.
-READABLE = ("jobs/", "logs/", "bundles/")
 
 
 def routes(services: Services) -> APIRouter:
     router = APIRouter(tags=["agents"])
+    reach = Reach(services)
 
     @router.post("/agent/sync", openapi_extra=body({"type": "object"}), responses=ANY)
     async def sync(request: Request) -> Response:
@@ -31,6 +32,7 @@ def routes(services: Services) -> APIRouter:
                 raise BadInput(f'sync without "{name}"')
         if not isinstance(said["node"], str) or not 0 < len(said["node"]) <= 200:
             raise BadInput("node: expected a name of at most 200 characters")
+        reach.check_sync(actor_of(request), said)
         reply = await settled(services.control.sync(said))
         return Response(json.dumps(reply, separators=(",", ":")), media_type="application/json")
 
@@ -43,8 +45,7 @@ def routes(services: Services) -> APIRouter:
     @router.put("/agent/objects/{key:path}", status_code=204)
     async def put_object(key: str, request: Request) -> Response:
         """Keep an object for an agent that is not on the server's own host."""
-        if not key.startswith("logs/") and not _of_living(services, check_key(key)):
-            raise NotAllowed(f'an agent may not write "{key[:80]}"', "only logs, and what belongs to a living attempt")
+        reach.check_write(actor_of(request), check_key(key))
         async with received(request, services.storage, OBJECT_BYTES_MAX) as draft:
             await run_in_threadpool(draft.put, services.storage, key)
         return Response(status_code=204)
@@ -52,18 +53,10 @@ def routes(services: Services) -> APIRouter:
     @router.get("/agent/objects/{key:path}", responses=RAW)
     async def get_object(key: str, request: Request) -> Response:
         """An object, or a range of it."""
-        if not key.startswith(READABLE):
-            raise NotAllowed(f'an agent may not read "{key[:80]}"')
+        await run_in_threadpool(reach.check_read, actor_of(request), check_key(key))
         size = await run_in_threadpool(services.storage.size, key)
         if size is None:
             raise NotFound(f'storage has no object "{key[:200]}"')
         return ranged(request, size, lambda start, end: services.storage.get(key, start, end))
 
     return router
-
-
-def _of_living(services: Services, key: str) -> bool:
-    """Whether a key lies in the folder of an attempt that goes on: the fence for objects."""
-    top, job, attempt, *rest = [*key.split("/"), "", "", ""]
-    held = services.control.cycle.book.active.get(job)
-    return top == "jobs" and bool(rest[0]) and held is not None and attempt == str(held.number) and bool(held.alive)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from headway.control.accounts import shared_signer
 from headway.control.bundles import Shelf
 from headway.control.commands import Command
 from headway.control.cycle import Published
@@ -19,6 +20,7 @@ from headway.control.thread import ControlThread
 from headway.core.account import Price
 from headway.core.model import JobId
 from headway.core.pool_spec import ONLY_LOCAL, Engines
+from headway.core.tokens import Signer
 from headway.settings import Settings
 from headway.storage.protocol import Storage
 from headway.store.protocol import Store
@@ -116,6 +118,10 @@ class Services:
     mono: Callable[[], float]
     about: dict[str, Any] = field(default_factory=dict)
     engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
+
+    @cached_property
+    def signer(self) -> Signer:
+        return shared_signer(self.store)
 
     @cached_property
     def shelf(self) -> Shelf:

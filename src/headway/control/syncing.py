@@ -49,6 +49,7 @@ class Sync:
         _meet(desk, session, body)
         # Output first: the report that ends a task comes in the same call as its last bytes.
         ranges = [read_range(raw, desk.now) for raw in body.get("logs", ())]
+        ranges = [piece for piece in ranges if _ran_there(desk, piece, session.node)]
         fresh = [piece for piece in ranges if desk.book.log_ends.follows(piece, desk.store)]
         desk.logs.extend(fresh)
         note_overgrown(desk, fresh)
@@ -109,6 +110,15 @@ _ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 def _is_there(attempt: Any, index: int, node: str) -> bool:
     return attempt is not None and index < len(attempt.tasks) and attempt.tasks[index].node == node
+
+
+def _ran_there(desk: Desk, piece: LogRange, node: str) -> bool:
+    """Whether output is told of by the node that its task ran on; anybody else's words are dropped."""
+    job = desk.book.jobs.get(piece.job)
+    if job is not None and job.number == piece.attempt:
+        return _is_there(job.attempt, piece.task, node)
+    tries = desk.store.attempts(piece.job)
+    return any(each.number == piece.attempt and _is_there(each, piece.task, node) for each in tries)
 
 
 def _meet(desk: Desk, session: Session, body: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class LocalEngine:
         agent: AgentZip,
         storage_dir: str,
         settings: Settings,
+        token_for: Callable[[NodeId], str],
         env: Mapping[str, str] = os.environ,
     ) -> None:
         self._pool = pool.name
@@ -69,6 +70,8 @@ class LocalEngine:
         self._settings = settings
         self._storage_dir = storage_dir
         self._agent = agent
+        self._token_for = token_for
+        self._looked = False
         self._env = {name: env[name] for name in env if name in FOR_AGENTS or name.startswith(FOR_FETCHING)}
 
     def traits(self) -> Traits:
@@ -81,13 +84,20 @@ class LocalEngine:
     def order(self, request: Request) -> None:
         for node, start in request.text["nodes"].items():
             with _saying(f"start the agent of {node}"), self._alone(node) as node_dir:
+                self._write_token(node_dir)
                 if not alive(node_dir / "agent.pid"):
                     self._write_agent(node_dir)
                     _start(node, node_dir, start)
 
     def sightings(self) -> Sightings:
         with _saying("look at the local nodes"):
-            nodes = {node_dir.name: _look(node_dir) for node_dir in self._node_dirs()}
+            node_dirs = self._node_dirs()
+            if not self._looked:
+                # Agents that outlived a server may meet one whose store has another key: they read their file again.
+                for node_dir in node_dirs:
+                    self._write_token(node_dir)
+                self._looked = True
+            nodes = {node_dir.name: _look(node_dir) for node_dir in node_dirs}
         return Sightings(nodes)
 
     def release(self, nodes: Sequence[NodeId]) -> None:
@@ -111,7 +121,7 @@ class LocalEngine:
             "--node": node,
             "--pool": self._pool,
             "--server-file": home.server_file,
-            "--token-file": home.token_file,
+            "--token-file": node_dir / "token",
             "--ship-every-s": settings.log_flush_every_s,
             "--ship-follow-every-s": settings.log_follow_every_s,
         }
@@ -149,6 +159,17 @@ class LocalEngine:
             file.write(self._agent.data)
             file.flush()
             os.fsync(file.fileno())
+        fresh.replace(path)
+
+    def _write_token(self, node_dir: Path) -> None:
+        """Give a node the token that is good for it alone, readable by nobody else."""
+        path, token = node_dir / "token", self._token_for(node_dir.name) + "\n"
+        if path.is_file() and path.read_text() == token:
+            return
+        fresh = node_dir / "token.new"
+        handle = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(token)
         fresh.replace(path)
 
     @contextmanager

@@ -16,6 +16,7 @@ import pytest
 from headway.core.events import Event
 from headway.core.model import Attempt, Cause, Node, Outcome, Phase, Resources, Retries, State, Task
 from headway.core.progress_spec import Again, Environment, Input, Limits, LogPolicy, Progress, ResumeFrom
+from headway.store.conformance_accounts import AccountConformance
 from headway.store.conformance_files import FileConformance
 from headway.store.conformance_setup import SetupConformance
 from headway.store.protocol import (
@@ -50,7 +51,7 @@ PROGRESS = Progress(
 )
 
 
-class StoreConformance(FileConformance, SetupConformance):
+class StoreConformance(FileConformance, SetupConformance, AccountConformance):
     """Subclass it, say how to open a store, and run pytest."""
 
     def open_store(self, place: Path) -> Store:

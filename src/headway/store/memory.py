@@ -14,6 +14,7 @@ from itertools import islice
 
 from headway.core.events import Event
 from headway.core.model import ENDS, Attempt, Job, JobId, Node, NodeId, Phase, Task
+from headway.store.memory_accounts import MemoryAccounts
 from headway.store.memory_files import MemoryFiles
 from headway.store.memory_setup import MemorySetup
 from headway.store.protocol import (
@@ -36,12 +37,13 @@ from headway.store.protocol import (
 FENCED = frozenset({Phase.LOST, Phase.RELEASED})
 
 
-class MemoryStore(MemoryFiles, MemorySetup):
+class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
     """Everything in dictionaries under one lock."""
 
     def __init__(self) -> None:
         MemoryFiles.__init__(self)
         MemorySetup.__init__(self)
+        MemoryAccounts.__init__(self)
         self._lock = threading.RLock()
         self._jobs: dict[JobId, Job] = {}  # In order of `seq`.
         self._open: dict[JobId, Job] = {}

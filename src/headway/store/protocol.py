@@ -374,6 +374,11 @@ class Store(Protocol):
 
     def use(self) -> list[UseAccount]: ...
 
+    # --- keys ---
+    def shared_key(self, name: str, fresh: str) -> str:
+        """The key of this name, the same for all servers of this store; where there is none yet, `fresh` becomes it."""
+        ...
+
     def ended_before(self, when: float, limit: int) -> list[JobId]:
         """Ended jobs whose end is older than `when` and that still have logs: for retention."""
         ...

@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "r0005"
-KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", REVISION})
+REVISION = "r0004"
+KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", REVISION})
 
 metadata = sa.MetaData()
 
@@ -303,6 +303,67 @@ orders = sa.Table(
     *_maybe(sa.Double(), "filled_at", "released_at"),
     _int("version"),
 )
+
+# --- accounts ---
+users = sa.Table(
+    "users",
+    metadata,
+    _key("name", _Id),
+    _text("email", type_=_Id),
+    _text("subject", type_=_Id),  # Who the identity provider says it is: issuer and subject.
+    _int("admin"),
+    _text("created_by"),
+    _float("created_at"),
+)
+projects = sa.Table("projects", metadata, _key("name", _Id), _text("created_by"), _float("created_at"))
+memberships = sa.Table(
+    "memberships",
+    metadata,
+    _key("project", _Id),
+    _key("user", _Id),
+    _text("role", "viewer"),
+)
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    _key("prefix", _Id),
+    _text("hash", type_=_Id),
+    _text("kind", "personal"),
+    _text("label"),
+    _text("user"),  # Of a personal token; of a service token, who made it.
+    _text("project"),  # Of a service token.
+    _text("role"),
+    _float("created_at"),
+    *_maybe(sa.Double(), "expires_at", "revoked_at", "used_at"),
+)
+audit = sa.Table(
+    "audit",
+    metadata,
+    _key("seq"),
+    _float("at"),
+    _text("actor"),
+    _text("kind"),
+    _text("token"),
+    _text("what"),
+    _text("target"),
+    _text("project"),
+    _text("outcome", "done"),
+    _text("detail"),
+)
+secrets = sa.Table(
+    "secrets",
+    metadata,
+    _key("project", _Id),
+    _key("name", _Id),
+    _key("version"),
+    _text("key_id"),
+    *_maybe(sa.LargeBinary(), "nonce", "ciphertext"),
+    _text("reference"),  # Where it is kept elsewhere; then it has no ciphertext.
+    _text("created_by"),
+    _float("created_at"),
+)
+# Keys that all servers of this store share.
+shared_keys = sa.Table("shared_keys", metadata, _key("name", _Id), _text("key"))
 
 # Of Alembic's own making; named here so that an empty database can be made without it.
 revision = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), nullable=False))

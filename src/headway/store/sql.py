@@ -20,6 +20,7 @@ from headway.core.errors import OperatorError, Unavailable
 from headway.core.events import Event
 from headway.core.model import Attempt, Job, JobId, Node, NodeId, State, Task
 from headway.store import rows, schema
+from headway.store.accounts_sql import AccountTables
 from headway.store.commit import Commit, Written, in_chunks
 from headway.store.databases import Database
 from headway.store.files_sql import FileReads, FileStatements
@@ -35,7 +36,7 @@ MIGRATE_S_MAX = 3600.0
 EVERY_STATE = [state.value for state in State]
 
 
-class SqlStore(FileReads, SetupReads, Servers):
+class SqlStore(FileReads, SetupReads, Servers, AccountTables):
     """Jobs, events, nodes and the log index in a database. Open it with `SqlStore.open(url)`."""
 
     def __init__(self, database: Database) -> None:

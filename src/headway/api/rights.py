@@ -1,0 +1,83 @@
+"""Which right every route needs. A route without a row keeps the server from starting.
+
+What a right means is in core/actor.py; that a job, schedule or bundle belongs to a project in which the caller has it
+is checked where the thing is found (access.py).
+"""
+
+from __future__ import annotations
+
+from headway.core.actor import Right
+
+OPEN, KNOWN, VIEW, CHANGE, SERVE, AGENT = (
+    Right.OPEN,
+    Right.KNOWN,
+    Right.VIEW,
+    Right.CHANGE,
+    Right.SERVE,
+    Right.AGENT,
+)
+
+RIGHTS: dict[tuple[str, str], Right] = {
+    # --- jobs ---
+    ("POST", "/api/v1/jobs"): CHANGE,
+    ("POST", "/api/v1/jobs/batch"): CHANGE,
+    ("GET", "/api/v1/jobs"): KNOWN,
+    ("GET", "/api/v1/jobs/{ref}"): VIEW,
+    ("GET", "/api/v1/jobs/{ref}/why"): VIEW,
+    ("GET", "/api/v1/jobs/{ref}/wait"): VIEW,
+    ("POST", "/api/v1/jobs/{ref}/stop"): CHANGE,
+    ("POST", "/api/v1/jobs/{ref}/retry"): CHANGE,
+    ("DELETE", "/api/v1/jobs/{ref}"): CHANGE,
+    ("PATCH", "/api/v1/jobs/{ref}"): CHANGE,
+    ("POST", "/api/v1/jobs/{ref}/hold"): CHANGE,
+    ("POST", "/api/v1/jobs/{ref}/release"): CHANGE,
+    ("POST", "/api/v1/plan"): CHANGE,
+    ("GET", "/api/v1/plan"): KNOWN,
+    # --- arrays ---
+    ("GET", "/api/v1/arrays/{array}"): VIEW,
+    ("PATCH", "/api/v1/arrays/{array}"): CHANGE,
+    ("POST", "/api/v1/arrays/{array}/stop"): CHANGE,
+    ("POST", "/api/v1/arrays/{array}/hold"): CHANGE,
+    ("POST", "/api/v1/arrays/{array}/release"): CHANGE,
+    # --- output and progress ---
+    ("GET", "/api/v1/jobs/{ref}/logs"): VIEW,
+    ("GET", "/api/v1/jobs/{ref}/logs/raw"): VIEW,
+    ("GET", "/api/v1/jobs/{ref}/checkpoints"): VIEW,
+    ("POST", "/api/v1/jobs/{ref}/checkpoints/{step}/pin"): CHANGE,
+    ("GET", "/api/v1/jobs/{ref}/checkpoints/{step}/raw"): VIEW,
+    ("POST", "/api/v1/jobs/{ref}/preempt"): CHANGE,
+    ("GET", "/api/v1/jobs/{ref}/artifacts"): VIEW,
+    ("GET", "/api/v1/jobs/{ref}/artifacts/raw"): VIEW,
+    ("POST", "/api/v1/jobs/{ref}/fork"): CHANGE,
+    ("POST", "/api/v1/jobs/{ref}/rerun"): CHANGE,
+    ("GET", "/api/v1/jobs/{one}/diff/{other}"): VIEW,
+    ("GET", "/api/v1/events"): KNOWN,
+    ("GET", "/api/v1/events/page"): KNOWN,
+    # --- code ---
+    ("POST", "/api/v1/bundles/missing"): CHANGE,
+    ("PUT", "/api/v1/bundles/files/{sha256}"): CHANGE,
+    ("PUT", "/api/v1/bundles/{digest}"): CHANGE,
+    ("GET", "/api/v1/bundles/{digest}"): VIEW,
+    # --- what operators set ---
+    ("GET", "/api/v1/queues"): KNOWN,
+    ("PATCH", "/api/v1/queues/{name}"): SERVE,
+    ("DELETE", "/api/v1/queues/{name}"): SERVE,
+    ("GET", "/api/v1/pools"): KNOWN,
+    ("PATCH", "/api/v1/pools/{name}"): SERVE,
+    ("DELETE", "/api/v1/pools/{name}"): SERVE,
+    ("GET", "/api/v1/licences"): KNOWN,
+    ("PATCH", "/api/v1/licences"): SERVE,
+    ("POST", "/api/v1/nodes/{node}/{how}"): SERVE,
+    ("GET", "/api/v1/schedules"): KNOWN,
+    ("PUT", "/api/v1/schedules/{name}"): CHANGE,
+    ("POST", "/api/v1/schedules/{name}/pause"): CHANGE,
+    ("DELETE", "/api/v1/schedules/{name}"): CHANGE,
+    # --- the server, and agents ---
+    ("GET", "/api/v1/health"): OPEN,
+    ("GET", "/api/v1/server"): KNOWN,
+    ("GET", "/api/v1/nodes"): KNOWN,
+    ("POST", "/agent/sync"): AGENT,
+    ("GET", "/agent.pyz"): AGENT,
+    ("PUT", "/agent/objects/{key:path}"): AGENT,
+    ("GET", "/agent/objects/{key:path}"): AGENT,
+}
