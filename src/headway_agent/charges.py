@@ -90,7 +90,10 @@ class Charge:
         files = {entry["path"]: (snapshot.files[entry["path"]], entry["parts"]) for entry in entries}
         self.known.take(files)
         self.report = dict(report)
-        write_kept(self.directory, snapshot.step, snapshot.how, files, self.report)
+        try:
+            write_kept(self.directory, snapshot.step, snapshot.how, files, self.report)
+        except OSError:
+            pass  # A full disk of the node: it is in storage all the same; only an agent after us would not know it.
 
     def _take_kept(self, kept: Mapping[str, Any]) -> None:
         if not kept:

@@ -93,6 +93,7 @@ class Checkpointer:
 
     def _work(self) -> None:
         while True:
+            charge = None
             try:
                 self._hear(self._pause_s())
                 charge = self._most_urgent()
@@ -101,6 +102,9 @@ class Checkpointer:
             except Exception as error:  # Whatever went wrong, the other tasks' files are still to be kept.
                 self._log.say("keeping failed", error=repr(error), where=traceback.format_exc()[-2000:])
                 time.sleep(AGAIN_S)
+                if charge is not None:  # And this one's, which must not be told to be safe.
+                    self._later(charge)
+                    charge.look_by(boottime_s() + charge.backoff_s)
 
     def _pause_s(self) -> float | None:
         times = [at for at in (charge.due_s() for charge in self._charges.values()) if at is not None]

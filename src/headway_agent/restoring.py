@@ -118,19 +118,23 @@ def look(directory: str, troubles: list[str] | None = None) -> dict[str, tuple[i
         above = waiting.pop()
         try:
             with os.scandir(os.path.join(directory, above)) as entries:
-                for entry in entries:
-                    path = f"{above}/{entry.name}" if above else entry.name
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(path)
-                        continue
-                    seen = entry.stat(follow_symlinks=False)
-                    problem = unkeepable(directory, path, seen)
-                    if not problem:
-                        found[path] = signature_of(seen)
-                    elif troubles is not None:
-                        troubles.append(problem)
+                names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         except OSError:
             continue  # Removed while we looked.
+        for name, is_directory in names:
+            path = f"{above}/{name}" if above else name
+            if is_directory:
+                waiting.append(path)
+                continue
+            try:
+                seen = os.lstat(os.path.join(directory, path))
+                problem = unkeepable(directory, path, seen)
+            except OSError:
+                continue  # This one was removed; those beside it are still there.
+            if not problem:
+                found[path] = signature_of(seen)
+            elif troubles is not None:
+                troubles.append(problem)
     return found
 
 

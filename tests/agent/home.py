@@ -177,8 +177,10 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
                 self._answer(status, json.dumps(reply).encode())
 
         def do_PUT(self) -> None:
-            server.objects[self.path.removeprefix("/agent/objects/")] = self._body()
-            self._answer(201, b"")
+            body = self._body()
+            if len(body) == int(self.headers.get("Content-Length", 0)):  # Else its sender died on the way.
+                server.objects[self.path.removeprefix("/agent/objects/")] = body
+                self._answer(201, b"")
 
         def do_GET(self) -> None:
             found = server.objects.get(self.path.removeprefix("/agent/objects/"))

@@ -159,3 +159,20 @@ def test_parts_that_adjoin_are_read_together() -> None:
         {"key": "b", "offset": 8, "size": 1},
     ]
     assert [len(run) for run in restoring.runs(parts)] == [2, 1]
+
+
+def test_a_file_that_vanishes_while_its_directory_is_looked_at_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (tmp_path / f"step-{number}.pt").write_bytes(b"x")
+    real, seen = os.lstat, []
+
+    def lstat(path: str) -> os.stat_result:
+        if not seen:
+            seen.append(path)
+            os.unlink(path)
+        return real(path)
+
+    monkeypatch.setattr("headway_agent.restoring.os.lstat", lstat)
+    assert len(look(str(tmp_path))) == 19

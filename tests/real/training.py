@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 from tests.living import Living
 from tests.waiting import wait_until
@@ -28,6 +31,7 @@ def save(step, weights):
     for name in os.listdir(place):
         if name.endswith(".pkl") and int(name[6:-4]) < step - 2 * every:
             os.unlink(f"{place}/{name}")
+    print("saved", step, time.time(), flush=True)
 
 
 step, weights = 0, [((i * 2654435761) % 2**32) / 2**32 for i in range(700)]
@@ -75,7 +79,9 @@ class Training:
         return self
 
     def directory(self, attempt: int) -> Path:
-        return self.living.home / f"state/nodes/local-1/tasks/{self.job}-{attempt}-0"
+        name = f"tasks/{self.job}-{attempt}-0"
+        nodes = self.living.home / "state/nodes"
+        return next((path for path in nodes.glob(f"*/{name}")), nodes / "local-1" / name)
 
     def words(self, attempt: int, word: str) -> list[int]:
         """The numbers that an attempt wrote after a word, read from the node's own file."""
@@ -120,6 +126,30 @@ class Training:
 
     def checkpoints(self) -> list[dict[str, Any]]:
         return list(json.loads(self.living.ok("checkpoints", self.job, "--json"))["checkpoints"])
+
+    def commits(self) -> list[tuple[int, int, float]]:
+        """Attempt, step and time of every commit of a checkpoint so far."""
+        said = json.loads((self.living.home / "state/server.json").read_text())
+        token = (self.living.home / "state/token").read_text().strip()
+        asked = Request(
+            f"{said['url']}/api/v1/events/page?job={self.job}&limit=1000", headers={"Authorization": f"Bearer {token}"}
+        )
+        with urlopen(asked, timeout=60) as answer:
+            events = json.load(answer)["events"]
+        found = [each for each in events if each["kind"] == "CheckpointCommitted"]
+        return [(each["attempt"], each["data"]["step"], each["at"]) for each in found]
+
+    def longest_commit_s(self, kills: Sequence[float]) -> float:
+        """How long it took at most until a saved step, or a later one, was committed; kills that came first apart."""
+        commits, longest_s = self.commits(), 0.0
+        for line in self.living.ok("logs", self.job).splitlines():
+            if line.startswith("saved "):
+                step, saved_at = int(line.split()[1]), float(line.split()[2])
+                killed_at = min((at for at in kills if at > saved_at), default=math.inf)
+                safe_at = min((at for _, done, at in commits if done >= step and at > saved_at), default=math.inf)
+                if safe_at < killed_at:
+                    longest_s = max(longest_s, safe_at - saved_at)
+        return longest_s
 
     def finished_like_an_undisturbed_one(self) -> dict[str, Any]:
         ended = self.living.wait(self.job)
