@@ -27,6 +27,11 @@ def manifests(living: Living, job: str) -> set[Path]:
     return set((living.home / f"data/storage/jobs/{job}").glob("*/checkpoints/*.json"))
 
 
+def a_new_manifest(living: Living, job: str) -> None:
+    before = manifests(living, job)
+    wait_until(lambda: manifests(living, job) - before, every_s=0.0005, what="a manifest")
+
+
 def committed_keys(living: Living, job: str) -> dict[str, int]:
     """The manifests that the store says exist, with their steps."""
     store = sqlite3.connect(f"file:{living.home}/data/headway.db?mode=ro", uri=True)
@@ -50,8 +55,7 @@ def test_a_server_killed_inside_a_commit_leaves_no_half_checkpoint(living: Livin
     training = Training(living, steps=600).begin("--max-retries", "100")
     training.began(1)
     for attempt, moment_s in enumerate(MOMENTS_S, 1):
-        before = manifests(living, training.job)
-        wait_until(lambda n=before: manifests(living, training.job) - n, every_s=0.0005, what="a manifest")  # type: ignore[misc]
+        a_new_manifest(living, training.job)
         give_up_at = time.monotonic() + moment_s
         while time.monotonic() < give_up_at:
             pass  # Finer than any sleep.
