@@ -28,6 +28,7 @@ class Settings:
     server_url: str = knob("", "address of a shared server; empty means the embedded one on this machine")
     host: str = knob("127.0.0.1", "address on which the server listens")
     port: int = knob(0, "port on which the server listens; 0 takes a free one")
+    advertise_url: str = knob("", "address under which nodes reach the server; empty means the one it listens on")
     store_url: str = knob("", "database; empty means SQLite in the data directory")
     storage_url: str = knob("", "where logs and files are kept; empty means a folder in the data directory")
     local_cpus: float = knob(0.0, "processors that local jobs may use; 0 means all that this process was granted")

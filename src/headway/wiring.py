@@ -89,9 +89,16 @@ def local_pool(settings: Settings) -> Pool:
 
 def engines() -> dict[str, Callable[[Pool], Pool]]:
     """The engines that there are, and how each reads the options of a pool."""
-    from headway.engines import local
+    from headway.engines import local, ssh_options
 
-    return {"local": local.read_options}
+    return {"local": local.read_options, "ssh": ssh_options.read_options}
+
+
+def house_id(signer: Any) -> str:
+    """A name for all servers that share one store: what they have on a host is theirs together, and nobody else's."""
+    import hashlib
+
+    return hashlib.sha256(signer.server_token("house").encode()).hexdigest()[:12]
 
 
 def set_up(store: Any, resolved: Resolved, epoch: int) -> None:
@@ -192,6 +199,7 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
     from headway.control.thread import ControlThread
     from headway.engines.agent_zip import build
     from headway.engines.local import LocalEngine
+    from headway.engines.ssh import SshEngine
     from headway.store.sql import SqlStore
 
     settings = resolved.settings
@@ -216,7 +224,12 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
         for each in collecting:
             each.dropped(said.dropped)
 
+    house = house_id(signer)
+
     def engine_for(pool: Pool) -> Any:
+        if pool.engine == "ssh":
+            advertised = settings.advertise_url or url
+            return SshEngine(home, pool, agent, settings, advertised, house, signer.token_for, url)
         return LocalEngine(home, pool, agent, storage.local_dir(), settings, signer.token_for)
 
     cycle = Cycle(store, settings, [], lead.epoch, time.monotonic(), publish, agent.version, new_id)

@@ -1,4 +1,4 @@
-"""The agent's command line: `agent`, `keeper`, `sweep`, `release`, `match`. Everything is a flag with a value.
+"""The agent's command line: `agent`, `keeper`, `sweep`, `release`, `match`, `host`. Everything is a flag with a value.
 
 Read by hand: argparse would stay in memory for the whole life of a keeper.
 """
@@ -16,7 +16,7 @@ FLAGS: dict[str, dict[str, Callable[[str], Any]]] = {
         "node-dir": str,
         "node": str,
         "pool": str,
-        "server": str,
+        "server-url": str,
         "server-file": str,
         "token-file": str,
         "storage-dir": str,
@@ -33,8 +33,14 @@ FLAGS: dict[str, dict[str, Callable[[str], Any]]] = {
     "sweep": {"node-dir": str, "generation": int},
     "release": {"node-dir": str},
     "match": {"task-dir": str},
+    "host": {},
 }
-NEEDED = {"agent": ("node-dir", "node", "pool", "token-file"), "keeper": ("node-dir",), "match": ("task-dir",)}
+NEEDED = {
+    "agent": ("node-dir", "node", "pool", "token-file"),
+    "keeper": ("node-dir",),
+    "match": ("task-dir",),
+    "host": (),
+}
 
 
 class BadFlags(Exception):
@@ -60,8 +66,8 @@ def read_flags(words: list[str]) -> tuple[str, dict[str, Any]]:
     for name in NEEDED.get(words[0], ("node-dir",)):
         if name.replace("-", "_") not in flags:
             raise BadFlags(f"{words[0]} needs --{name}")
-    if words[0] == "agent" and not flags.get("server") and not flags.get("server_file"):
-        raise BadFlags("agent needs --server or --server-file")
+    if words[0] == "agent" and not flags.get("server_url") and not flags.get("server_file"):
+        raise BadFlags("agent needs --server-url or --server-file")
     return words[0], flags
 
 
@@ -87,6 +93,10 @@ def main(words: list[str]) -> int:
         from headway_agent.sweeping import main as sweep
 
         return sweep(flags["node_dir"], flags.get("generation"))
+    if command == "host":
+        from headway_agent.hosting import main as host
+
+        return host()
     if command == "match":
         from headway_agent.policies import main as match
 

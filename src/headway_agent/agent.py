@@ -104,7 +104,7 @@ class Agent:
             agent_epoch=node_dir.raise_counter("agent.epoch", int(time.time())),
             agent_version=upgrading.own_version(),
         )
-        self.home = Home(flags.get("server", ""), flags.get("server_file", ""), flags["token_file"])
+        self.home = Home(flags.get("server_url", ""), flags.get("server_file", ""), flags["token_file"])
         self.inbox = Inbox()
         self.lines = [Line(Connection(self.home), Courier("sync", self.inbox)) for _ in range(2)]
         self.shipper, self.janitor = Courier("ship", self.inbox), Courier("tidy", self.inbox)
@@ -422,6 +422,8 @@ class Agent:
                 return
             if status == 401:
                 self.home.read_token()
+            if status == 421 and isinstance(reply.get("leader"), str):
+                self.home.pointed_to(reply["leader"])
             detail = f"the server answered {status}"
         else:
             detail = str(result)

@@ -6,6 +6,7 @@ Written by hand because http.client brings 5 MB of other modules. TLS is loaded 
 from __future__ import annotations
 
 import json
+import os
 import socket
 
 TYPE_CHECKING = False
@@ -22,10 +23,17 @@ class Unreachable(Exception):
 
 
 class Home:
-    """Where the server is and what we show it; both are read again, since a server may come back elsewhere."""
+    """Where the server is and what we show it; both are read again, since a server may come back elsewhere.
 
-    def __init__(self, url: str, server_file: str, token_file: str) -> None:
-        self._url, self._server_file, self._token_file = url, server_file, token_file
+    There may be several addresses, with commas between them: the next is tried when one is silent. A leader that a
+    server pointed to is tried first. `via` is a socket that leads to the server where its address does not.
+    """
+
+    def __init__(self, urls: str, server_file: str, token_file: str) -> None:
+        self._urls, self._server_file, self._token_file = urls, server_file, token_file
+        self._turn = 0
+        self._leader = ""
+        self.via = ""
         self.token = ""
         self.read_token()
 
@@ -33,10 +41,23 @@ class Home:
         if self._server_file:
             try:
                 with open(self._server_file) as file:
-                    return str(json.load(file)["url"])
+                    said = json.load(file)
+                self._urls, self.via = str(said["url"]), str(said.get("via", ""))
             except (OSError, ValueError, KeyError, TypeError):
                 pass  # Being rewritten, or not there yet: the last known address is the best guess.
-        return self._url
+        known = [url for url in self._urls.split(",") if url]
+        return self._leader or (known[self._turn % len(known)] if known else "")
+
+    def silent(self, url: str) -> None:
+        """This address did not answer: try the next one."""
+        if url == self.url():
+            if not self._leader:
+                self._turn += 1
+            self._leader = ""
+
+    def pointed_to(self, leader: str) -> None:
+        """A server that does not lead says who does."""
+        self._leader = "" if self.via else leader
 
     def read_token(self) -> None:
         try:
@@ -46,11 +67,32 @@ class Home:
             pass  # Kept as it was; a wrong one is answered with 401 and read again.
 
 
+def open_socket(via: str, host: str, port: int, limit_s: float = CONNECT_S_MAX) -> Any:
+    """Connect to the server: to its address, or to the socket through which it can be reached."""
+    if not via:
+        sock = socket.create_connection((host, port), limit_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+    folder, _, name = via.rpartition("/")
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(limit_s)
+        sock.connect(f"/proc/self/fd/{directory}/{name}")  # The path itself may be too long for a socket.
+    except OSError:
+        sock.close()
+        raise
+    finally:
+        os.close(directory)
+    return sock
+
+
 class Connection:
     def __init__(self, home: Home) -> None:
         self.home = home
         self.sock: Any = None
         self.buffer = b""
+        self.url = ""
 
     def post(self, path: str, body: Any, timeout_s: float) -> tuple[int, Any]:
         content = json.dumps(body, separators=(",", ":")).encode()
@@ -76,12 +118,14 @@ class Connection:
         except (OSError, ValueError, IndexError) as error:
             self.close()
             if not kept or isinstance(error, socket.timeout):
+                self.home.silent(self.url)
                 raise Unreachable(str(error) or type(error).__name__) from None
         # A kept connection that the server has closed meanwhile; everything we send can be said twice.
         try:
             return self._exchange(method, path, body, timeout_s, kind, headers or {})
         except (OSError, ValueError, IndexError) as error:
             self.close()
+            self.home.silent(self.url)
             raise Unreachable(str(error) or type(error).__name__) from None
 
     def close(self) -> None:
@@ -90,13 +134,16 @@ class Connection:
             sock.close()
 
     def _connect(self) -> str:
-        scheme, _, rest = self.home.url().partition("://")
+        url = self.home.url()
+        if url != self.url:
+            self.close()  # What is kept leads to another server.
+            self.url = url
+        scheme, _, rest = url.partition("://")
         authority, _, prefix = rest.partition("/")
         host, _, port = authority.rpartition(":") if ":" in authority.rpartition("]")[2] else (authority, "", "")
         host = (host or authority).strip("[]")
         if self.sock is None:
-            sock: Any = socket.create_connection((host, int(port or (443 if scheme == "https" else 80))), CONNECT_S_MAX)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock: Any = open_socket(self.home.via, host, int(port or (443 if scheme == "https" else 80)))
             if scheme == "https":
                 import ssl
 

@@ -216,7 +216,7 @@ class Node:
 
     def command(self, *more: str) -> list[str]:
         words = [sys.executable, "-I", "-S", str(self.program), "agent", "--node-dir", str(self.path), "--node", "n1"]
-        words += ["--pool", "local", "--server", self.server.url, "--token-file", str(self.path / "token")]
+        words += ["--pool", "local", "--server-url", self.server.url, "--token-file", str(self.path / "token")]
         words += ["--storage-dir", str(self.storage)] if self.storage else []
         return [*words, "--ship-follow-every-s", "0.05", *more]
 

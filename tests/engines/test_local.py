@@ -163,8 +163,8 @@ def test_the_request_is_the_exact_command(headway_home: Path) -> None:
     request = an_engine(headway_home, settings=settings, env={"PATH": "/bin", "HEADWAY_TOKEN": "secret"}).render(ORDER)
     state = headway_home / "state"
     expected = f"""{sys.executable} -I -S {state}/nodes/local-1/agent.pyz agent --node-dir {state}/nodes/local-1
-        --node local-1 --pool local --server-file {state}/server.json --token-file {state}/nodes/local-1/token
-        --ship-every-s 1.5 --ship-follow-every-s 0.2 --storage-dir {headway_home}/objects
+        --server-file {state}/server.json --token-file {state}/nodes/local-1/token --storage-dir {headway_home}/objects
+        --node local-1 --pool local --ship-every-s 1.5 --ship-follow-every-s 0.2
         --cpus 2.0 --memory-bytes 1073741824 --gpus 0"""
     asked = {"argv": expected.split(), "env": {"PATH": "/bin"}, "cwd": "/"}
     assert request.text == {"agent_version": PLAIN.version, "nodes": {"local-1": asked}}

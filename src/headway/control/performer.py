@@ -46,8 +46,8 @@ class Saw:
                 lose_node(desk, node, sighting.why or f"{node} is gone")
         if not self.sightings.complete:
             return []
-        up = [node for node, sighting in seen.items() if sighting.sight in (Sight.UP, Sight.WAITING)]
-        there = [node for node, sighting in seen.items() if sighting.sight is not Sight.GONE]
+        up = [node for node, sighting in seen.items() if sighting.sight in (Sight.UP, Sight.WAITING, Sight.SILENT)]
+        there = [node for node, sighting in seen.items() if sighting.sight not in (Sight.GONE, Sight.SILENT)]
         busy = {node: len(tasks) for node, tasks in desk.book.on_node.items()}
         return grow(self.pool, up, there, busy)
 
@@ -122,8 +122,11 @@ class Performer:
         look_now = self._look_now[name]
         while not self._stop.is_set() and (pool := self._pool(name)) is not None:
             try:
-                self._round(pool)
-                self._control.cycle.troubles.pop(f"pool {name}", None)
+                trouble = self._round(pool)
+                if trouble:
+                    self._control.cycle.troubles[f"pool {name}"] = trouble
+                else:
+                    self._control.cycle.troubles.pop(f"pool {name}", None)
             except Exception as error:
                 said = error.message if isinstance(error, HeadwayError) else repr(error)
                 self._control.cycle.troubles[f"pool {name}"] = said
@@ -138,19 +141,26 @@ class Performer:
             known = self._engines[pool.name] = (pool, self._engine_for(pool))
         return known[1]
 
-    def _round(self, pool: Pool) -> None:
+    def _round(self, pool: Pool) -> str:
+        """One look and what follows from it. What one node refuses does not keep the others waiting."""
         engine = self._engine(pool)
         before = dict(self._control.cycle.book.nodes)
         sightings: Sightings = self._call(engine.sightings)
         asks = self._do(Saw(pool, sightings, before))
+        troubles = [f"{node}: {each.why}" for node, each in sightings.nodes.items() if each.sight is Sight.SILENT]
+        orders = [self._calls.submit(engine.order, engine.render(ask)) for ask in asks if isinstance(ask, Order)]
+        for order in orders:
+            try:
+                order.result(timeout=self._control.cycle.settings.engine_call_s_max)
+            except HeadwayError as error:
+                troubles.append(error.message)
         for ask in asks:
-            if isinstance(ask, Order):
-                self._call(engine.order, engine.render(ask))
-            else:
+            if isinstance(ask, Release):
                 self._call(engine.release, ask.nodes)
                 self._do(Released(ask.nodes))
         if pool.state == LEAVING and not asks and sightings.complete and not sightings.nodes:
             self._do(PoolGone(pool.name))
+        return "; ".join(troubles)
 
     def _do(self, command: Command) -> Any:
         return self._control.do(command).result(timeout=60)

@@ -22,6 +22,7 @@ from headway.core.errors import Unavailable
 from headway.core.grow import Order
 from headway.core.model import NodeId, Pool
 from headway.engines.agent_zip import AgentZip
+from headway.engines.agents import agent_flags, spelled
 from headway.engines.options import check_options
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits
 from headway.settings import Home, Settings
@@ -114,29 +115,19 @@ class LocalEngine:
         return "\n".join(f"{name}:\n{words}" for name, words in said if words)
 
     def _argv(self, node: NodeId) -> list[str]:
-        home, settings, node_dir = self._home, self._settings, self._dir(node)
+        home, settings, shape, node_dir = self._home, self._settings, self._shape, self._dir(node)
         argv = [sys.executable, "-I", "-S", str(node_dir / "agent.pyz"), "agent"]
-        options: dict[str, object] = {
+        flags: dict[str, object] = {
             "--node-dir": node_dir,
-            "--node": node,
-            "--pool": self._pool,
             "--server-file": home.server_file,
             "--token-file": node_dir / "token",
-            "--ship-every-s": settings.log_flush_every_s,
-            "--ship-follow-every-s": settings.log_follow_every_s,
         }
         if self._storage_dir:
-            options["--storage-dir"] = self._storage_dir  # Without one, its objects travel through the server.
-        cpus, memory_bytes, gpus = settings.local_cpus, settings.local_memory_bytes, settings.local_gpus
-        if self._shape is not None:
-            cpus, memory_bytes, gpus = self._shape.cpus, self._shape.memory_bytes, self._shape.gpus
-        if cpus > 0:
-            options["--cpus"] = cpus
-        if memory_bytes > 0:
-            options["--memory-bytes"] = memory_bytes
-        if gpus >= 0:
-            options["--gpus"] = gpus
-        return argv + [str(word) for option in options.items() for word in option]
+            flags["--storage-dir"] = self._storage_dir  # Without one, its objects travel through the server.
+        granted = (settings.local_cpus, settings.local_memory_bytes, settings.local_gpus)
+        if shape is not None:
+            granted = (shape.cpus, shape.memory_bytes, shape.gpus)
+        return argv + spelled(flags | agent_flags(node, self._pool, settings, *granted))
 
     def _dir(self, node: NodeId) -> Path:
         return self._home.nodes_dir / node
