@@ -41,6 +41,7 @@ BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
 ENDING_BACKOFF_S_MAX = 2.0
 CHANGED_TRIES = 3
 LINE_BYTES_MAX = 1 << 20
+NICE = 5  # Hashing must not take a processor from the training: about a quarter of one where all are busy.
 TROUBLE_CHARS_MAX = 400
 
 
@@ -61,6 +62,7 @@ class Checkpointer:
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._events_at_s = 0.0
         self._troubled: dict[str, str] = {}
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         self.hurries = False  # It stores what a task with notice, or one that is over, has saved.
         threading.Thread(target=self._work, name="checkpoints", daemon=True).start()
 
@@ -92,6 +94,7 @@ class Checkpointer:
     # --- the thread ---
 
     def _work(self) -> None:
+        self._yield_to_ranks(NICE)
         while True:
             charge = None
             try:
@@ -105,6 +108,13 @@ class Checkpointer:
                 if charge is not None:  # And this one's, which must not be told to be safe.
                     self._later(charge)
                     charge.look_by(boottime_s() + charge.backoff_s)
+
+    def _yield_to_ranks(self, by: int) -> None:
+        """Set how far this thread, and those that it starts, stand back. Its traffic to the disk follows."""
+        try:
+            os.setpriority(os.PRIO_PROCESS, 0, min(19, self._nice + by))  # In Linux: of the calling thread.
+        except OSError:
+            pass  # Without the right to hurry again it is slower, but no less sure.
 
     def _pause_s(self) -> float | None:
         times = [at for at in (charge.due_s() for charge in self._charges.values()) if at is not None]
@@ -227,9 +237,13 @@ class Checkpointer:
         charge.look_at_s = None
         if snapshot is not None:
             self.hurries = bool(charge.end) or charge.noticed
+            if self.hurries:
+                self._yield_to_ranks(0)
             try:
                 self._keep(charge, snapshot)
             finally:
+                if self.hurries:
+                    self._yield_to_ranks(NICE)
                 self.hurries = False
         if not charge.end:
             charge.look_by(completeness.next_look_s(known))
