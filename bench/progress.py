@@ -74,6 +74,7 @@ def measure() -> list[Measured]:
     ):
         rows += _sync(what, fill, change)
     rows.append(_over_http())
+    rows += _bundles()
     rows += _slow_down()
     rows.append(_next_attempt())
     return rows
@@ -182,6 +183,27 @@ def _over_http() -> Measured:
             ours.append(time.perf_counter() - begin)
         mine.run("stop", job, "--grace", "0s")
     return Measured("checkpoint of 256 MiB over HTTP, against a plain upload", min(ours) / min(plain), " ×", 2)
+
+
+def _bundles() -> list[Measured]:
+    """A project of 10,000 small files: when the server knows none of them, and when it knows them all."""
+    with house() as mine:
+        project = mine.home / "project"
+        project.mkdir()
+        for number in range(SMALL_FILES):
+            folder = project / f"d{number % 100}"
+            folder.mkdir(exist_ok=True)
+            (folder / f"f{number}.py").write_text(f"number = {number}\n" * 20)
+        found = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            words = ["--bundle", "--workdir", str(project), "--hold", "--", "true"]
+            mine.run("submit", "-o", "name", *words)
+            found.append(time.perf_counter() - begin)
+    return [
+        Measured(f"submitting a project of {SMALL_FILES:,} files that are all new", found[0], " s"),
+        Measured("… that are known already, the whole command", min(found[1:]), " s", 1),
+    ]
 
 
 # --- what it costs a training ---------------------------------------------------------------------------------------

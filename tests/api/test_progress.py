@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.core.bundles import read_manifest
+from headway.core.bundles import packed, read_manifest
 from tests.api.serving import Serving
 
 
@@ -216,3 +216,18 @@ def test_a_bundle_is_complete_only_when_all_its_contents_are_there(server: Servi
     assert json.loads(server.ask("GET", f"/agent/objects/bundles/{digest}.json").data)["files"] == entries
     answer = server.ask("POST", "/api/v1/jobs", {"job": {"command": ["x"], "bundle": "1" * 64}})
     assert (answer.status, "no bundle" in answer.json["detail"]) == (422, True)
+
+
+def test_many_small_contents_travel_in_one_request_and_a_bad_one_spoils_it(server: Serving) -> None:
+    contents = [f"content {number}".encode() for number in range(300)]
+    names = [hashlib.sha256(content).hexdigest() for content in contents]
+    pack = b"".join(map(packed, names, contents))
+    for bad in (pack[:-1], pack + b"x", pack + packed("0" * 64, b"another"), packed("1" * 64, bytes(2**20 + 1))):
+        assert server.ask("PUT", "/api/v1/bundles/files", bad).status == 422
+    assert server.ok("POST", "/bundles/missing", {"files": names})["missing"] == names
+    server.ok("PUT", "/bundles/files", pack)
+    server.ok("PUT", "/bundles/files", pack)
+    assert server.ok("POST", "/bundles/missing", {"files": names})["missing"] == []
+    assert server.ask("GET", f"/agent/objects/bundles/files/{names[7]}").data == contents[7]
+    many = b"".join(packed(hashlib.sha256(b"%d" % number).hexdigest(), b"%d" % number) for number in range(2001))
+    assert server.ask("PUT", "/api/v1/bundles/files", many).status == 422

@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from headway.core.bundles import unpack
+
 TOKEN = "a-token"
 
 
@@ -123,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = urlsplit(self.path).path.removeprefix("/api/v1")
-        body = content if path.startswith("/bundles/files/") else json.loads(content or b"{}")
+        body = content if path.startswith("/bundles/files") else json.loads(content or b"{}")
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         self.fake.asked.append(f"{self.command} {path}")
         self.fake.bodies.append(body)
@@ -189,7 +191,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _bundle(self, what: str, body: Any) -> tuple[int, dict[str, str], bytes]:
         if what == "missing":
             return _json({"missing": [each for each in body["files"] if each not in self.fake.files]})
-        if what.startswith("files/"):
+        if what == "files":
+            self.fake.files.update(unpack(body))
+        elif what.startswith("files/"):
             digest = what.removeprefix("files/")
             if hashlib.sha256(body).hexdigest() != digest:
                 return _json({"type": "bad-input", "detail": "another content"}, 400)

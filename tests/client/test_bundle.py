@@ -209,10 +209,12 @@ def test_only_what_is_unknown_travels_over_one_connection(
     (project / "large.bin").write_bytes(os.urandom(bundle.IN_MEMORY_BYTES + 1))
     (project / "copy.py").write_text((project / "train.py").read_text())
     found = bundle.read(str(project), tmp_path / "cache")
+    large = next(entry["sha256"] for entry in found.files if entry["path"] == "large.bin")
     sent = client.send_bundle(found)
     assert sent.files_sent == len({entry["sha256"] for entry in found.files})
     assert fake.bundles[found.digest]["files"] == list(found.files)
     assert fake.asked[0] == "POST /bundles/missing"
+    assert sorted(set(fake.asked[1:-1])) == ["PUT /bundles/files", f"PUT /bundles/files/{large}"]
     assert fake.asked[-1] == f"PUT /bundles/{found.digest}"
     fake.asked.clear()
     assert client.send_bundle(found).files_sent == 0

@@ -7,10 +7,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from headway.api.documents import ANY, BUNDLE, MISSING, WANTED
-from headway.api.reading import read_object
+from headway.api.reading import read_body, read_object
 from headway.api.services import Services
 from headway.api.transfer import received
-from headway.core.bundles import read_manifest
+from headway.core.bundles import PACK_BYTES_MAX, read_manifest, unpack
 from headway.core.errors import BadInput
 from headway.core.fields import check_keys
 from headway.core.progress_spec import DIGEST
@@ -33,6 +33,13 @@ def routes(services: Services) -> APIRouter:
         for sha256 in asked:
             _check(sha256)
         return JSONResponse({"missing": await run_in_threadpool(services.shelf.missing, asked)})
+
+    @router.put("/bundles/files", status_code=204)
+    async def put_pack(request: Request) -> Response:
+        """Upload many small contents in one body: for each its sha256 (32 bytes), its size (4 bytes), its bytes."""
+        contents = await run_in_threadpool(unpack, await read_body(request, PACK_BYTES_MAX))
+        await run_in_threadpool(services.shelf.take_all, contents)
+        return Response(status_code=204)
 
     @router.put("/bundles/files/{sha256}", status_code=204)
     async def put_file(sha256: str, request: Request) -> Response:

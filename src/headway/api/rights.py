@@ -55,6 +55,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/api/v1/events/page"): KNOWN,
     # --- code ---
     ("POST", "/api/v1/bundles/missing"): CHANGE,
+    ("PUT", "/api/v1/bundles/files"): CHANGE,
     ("PUT", "/api/v1/bundles/files/{sha256}"): CHANGE,
     ("PUT", "/api/v1/bundles/{digest}"): CHANGE,
     ("GET", "/api/v1/bundles/{digest}"): VIEW,

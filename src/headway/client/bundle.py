@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from headway.client import git, ignoring
 from headway.client.statcache import StatCache, hash_file
 from headway.client.wire import FileBody
+from headway.core.bundles import PACKED_BYTES_MAX, packed
 from headway.core.errors import BadInput
 from headway.core.units import show_size
 
@@ -24,7 +25,8 @@ WARN_BYTES = 100 * 10**6
 REFUSE_BYTES = 2 * 10**9
 FILES_MAX = 1_000_000
 ASK_MOST = 50_000  # Hashes in one question.
-IN_MEMORY_BYTES = 1 << 20
+IN_MEMORY_BYTES = PACKED_BYTES_MAX
+PACK_BYTES, PACK_FILES = 4 << 20, 1000  # Well below what a server takes, so that the progress shown moves.
 
 Entry = dict[str, Any]
 
@@ -114,29 +116,60 @@ def send(link: Sender, bundle: Bundle, on_progress: Callable[[Sent], None] = lam
     wanted = [places[sha256] for sha256 in missing if sha256 in places]
     sent = Sent(len(wanted), sum(int(entry["size"]) for entry in wanted))
     on_progress(sent)
-    for entry in wanted:
-        link.call("PUT", f"/bundles/files/{entry['sha256']}", data=_content(bundle.root, entry))
-        sent.files_sent += 1
-        sent.bytes_sent += int(entry["size"])
+    for pack in _packs(wanted):
+        if len(pack) == 1:
+            link.call("PUT", f"/bundles/files/{pack[0]['sha256']}", data=_content(bundle.root, pack[0]))
+        else:
+            contents = [packed(entry["sha256"], _small(bundle.root, entry)) for entry in pack]
+            link.call("PUT", "/bundles/files", data=b"".join(contents))
+        sent.files_sent += len(pack)
+        sent.bytes_sent += sum(int(entry["size"]) for entry in pack)
         on_progress(sent)
     link.call("PUT", f"/bundles/{bundle.digest}", bundle.manifest())
     return sent
 
 
+def _packs(wanted: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """What travels together: small files in packs, each large one alone. A request for each would take longer."""
+    pack: list[Entry] = []
+    size = 0
+    for entry in wanted:
+        if entry["size"] > IN_MEMORY_BYTES:
+            yield [entry]
+            continue
+        if pack and (size + entry["size"] > PACK_BYTES or len(pack) == PACK_FILES):
+            yield pack
+            pack, size = [], 0
+        pack.append(entry)
+        size += entry["size"]
+    if pack:
+        yield pack
+
+
 def _content(root: str, entry: Entry) -> bytes | FileBody:
+    if entry["size"] <= IN_MEMORY_BYTES:
+        return _small(root, entry)
     path = os.path.join(root, entry["path"])
-    changed = BadInput(f'"{entry["path"]}" changed while it was bundled', "submit again when it is at rest")
     try:
-        if entry["size"] <= IN_MEMORY_BYTES:
-            content = Path(path).read_bytes()
-            if hashlib.sha256(content).hexdigest() != entry["sha256"]:
-                raise changed
-            return content
         if os.stat(path).st_size != entry["size"] or hash_file(path) != entry["sha256"]:
-            raise changed
+            raise _changed(entry)
     except OSError:
-        raise changed from None
+        raise _changed(entry) from None
     return FileBody(path, int(entry["size"]))
+
+
+def _small(root: str, entry: Entry) -> bytes:
+    try:
+        content = Path(root, entry["path"]).read_bytes()
+    except OSError:
+        raise _changed(entry) from None
+    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        raise _changed(entry)
+    return content
+
+
+def _changed(entry: Entry) -> BadInput:
+    return BadInput(f'"{entry["path"]}" changed while it was bundled', "submit again when it is at rest")
 
 
 def _look(root: str, path: str) -> os.stat_result | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -96,6 +96,13 @@ class Shelf:
         with self._lock:
             put(content_key(sha256))
             self._note([sha256])
+
+    def take_all(self, contents: Mapping[str, bytes]) -> None:
+        """Keep many contents whose hashes were checked; side by side, since each waits for the disk or the network."""
+        with self._lock, ThreadPoolExecutor(LOOKERS) as writers:
+            fresh = [sha256 for sha256 in contents if sha256 not in self._known]
+            list(writers.map(lambda sha256: self.storage.put(content_key(sha256), contents[sha256]), fresh))
+            self._note(fresh)
 
     def complete(self, manifest: Manifest) -> None:
         """Put a manifest on the shelf, once all that it names is there."""

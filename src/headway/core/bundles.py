@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,10 @@ from headway.core.progress_spec import DIGEST
 FILES_MAX = 1_000_000
 PATH_BYTES_MAX = 1000
 GIT_BYTES_MAX = 8 * 2**20
+PACKED_BYTES_MAX = 2**20  # Of one content that travels in a pack with others.
+PACK_BYTES_MAX = 16 * 2**20
+PACK_FILES_MAX = 2000
+_HEAD = struct.Struct(">32sI")  # What stands before each content of a pack: its sha256, its size.
 _MANIFEST = {"files": "", "git": ""}
 _FILE = {"path": "", "sha256": "", "size": "", "mode": "", "link": ""}
 
@@ -112,3 +117,34 @@ def stays_inside(path: str, target: str) -> bool:
         if depth < 0:
             return False
     return True
+
+
+# --- packs: many small contents in one request ----------------------------------------------------------------------
+
+
+def packed(sha256: str, content: bytes) -> bytes:
+    """One content as it stands in a pack. A pack names no paths: those are the manifest's, and are checked there."""
+    return _HEAD.pack(bytes.fromhex(sha256), len(content)) + content
+
+
+def unpack(pack: bytes) -> dict[str, bytes]:
+    """The contents of a pack by their hashes, every one of them checked; a pack with one bad content is refused."""
+    found: dict[str, bytes] = {}
+    at = 0
+    while at < len(pack):
+        if len(pack) - at < _HEAD.size:
+            raise BadInput("the pack breaks off", "upload it again")
+        digest, size = _HEAD.unpack_from(pack, at)
+        at += _HEAD.size
+        if size > PACKED_BYTES_MAX:
+            raise BadInput(f"a content of {size} bytes in a pack; at most {PACKED_BYTES_MAX} travel with others")
+        content = pack[at : at + size]
+        at += size
+        if len(content) < size:
+            raise BadInput("the pack breaks off", "upload it again")
+        if hashlib.sha256(content).digest() != digest:
+            raise BadInput(f"a content of the pack is not {digest.hex()}", "it changed on its way")
+        found[digest.hex()] = content
+        if len(found) > PACK_FILES_MAX:
+            raise BadInput(f"more than {PACK_FILES_MAX:,} contents in one pack")
+    return found
