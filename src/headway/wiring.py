@@ -89,9 +89,9 @@ def local_pool(settings: Settings) -> Pool:
 
 def engines() -> dict[str, Callable[[Pool], Pool]]:
     """The engines that there are, and how each reads the options of a pool."""
-    from headway.engines import local, ssh_options
+    from headway.engines import local, slurm, ssh_options
 
-    return {"local": local.read_options, "ssh": ssh_options.read_options}
+    return {"local": local.read_options, "slurm": slurm.read_options, "ssh": ssh_options.read_options}
 
 
 def house_id(signer: Any) -> str:
@@ -199,6 +199,7 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
     from headway.control.thread import ControlThread
     from headway.engines.agent_zip import build
     from headway.engines.local import LocalEngine
+    from headway.engines.slurm import SlurmEngine
     from headway.engines.ssh import SshEngine
     from headway.store.sql import SqlStore
 
@@ -227,6 +228,8 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
     house = house_id(signer)
 
     def engine_for(pool: Pool) -> Any:
+        if pool.engine == "slurm":
+            return SlurmEngine(pool, house, settings.advertise_url or url, signer.token_for, settings)
         if pool.engine == "ssh":
             advertised = settings.advertise_url or url
             return SshEngine(home, pool, agent, settings, advertised, house, signer.token_for, url)

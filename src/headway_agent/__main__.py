@@ -28,10 +28,12 @@ FLAGS: dict[str, dict[str, Callable[[str], Any]]] = {
         "ship-every-s": float,
         "ship-follow-every-s": float,
         "ship-at-bytes": int,
+        "dead-man-s": float,
     },
     "keeper": {"node-dir": str},
     "sweep": {"node-dir": str, "generation": int},
     "release": {"node-dir": str},
+    "ordered": {"node-dir": str},
     "match": {"task-dir": str},
     "host": {},
 }
@@ -101,6 +103,10 @@ def main(words: list[str]) -> int:
         from headway_agent.policies import main as match
 
         return match(flags["task_dir"])
+    if command == "ordered":
+        from headway_agent.ordered import main as stay
+
+        return stay(flags["node_dir"])
     from headway_agent.releasing import main as release
 
     return release(flags["node_dir"])

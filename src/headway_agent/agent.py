@@ -55,7 +55,7 @@ from headway_agent.gangs import HOSTS, go_env, host_file
 from headway_agent.keeperlink import KeeperGone, KeeperLink
 from headway_agent.keeping import PROTOCOL as KEEPER_PROTOCOL
 from headway_agent.launch import base_env, launch_of
-from headway_agent.nodedir import FactLog, NodeDir, Taken, boottime_s, remove_tree
+from headway_agent.nodedir import LEFT, FactLog, NodeDir, Taken, boottime_s, remove_tree
 from headway_agent.outcomes import first_failing
 from headway_agent.reading import Stored
 from headway_agent.taskdirs import TaskDirs
@@ -126,6 +126,8 @@ class Agent:
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.inbox.read_end, selectors.EVENT_READ)
         self.ended = ""
+        self.exit_code = 0
+        self.answered_at_s = boottime_s()
         self.backoff_s = 0.0
         self.sync_at_s = 0.0
         self.upgrade_at_s = 0.0
@@ -177,7 +179,7 @@ class Agent:
                 self._keeper_gone()
             self._call()
         self.log.say("agent ended", reason=self.ended)
-        return 0
+        return self.exit_code
 
     def _timeout_s(self) -> float | None:
         if self.link.sock is None:
@@ -427,6 +429,9 @@ class Agent:
             detail = f"the server answered {status}"
         else:
             detail = str(result)
+        dead_man_s = self.flags.get("dead_man_s")
+        if dead_man_s and not self.state.tasks and boottime_s() - self.answered_at_s > dead_man_s:
+            self._leave(f"no answer for {dead_man_s:g} s")
         self.happened(NotAnswered(seq))
         self.backoff_s = min(BACKOFF_S_MAX, max(BACKOFF_S_MIN, self.backoff_s * 2))
         self.sync_at_s = boottime_s() + self.backoff_s
@@ -440,7 +445,14 @@ class Agent:
         except KeeperGone:
             pass  # Its guard ends what it has left.
 
+    def _leave(self, reason: str) -> None:
+        """Nobody needs this node, or nobody knows of it any more: whoever ordered it takes it from here."""
+        self.ended, self.exit_code = reason, LEFT
+
     def _answered(self, seq: int, reply: Mapping[str, Any]) -> None:
+        self.answered_at_s = boottime_s()
+        if reply.get("leave") and not self.state.tasks:
+            self._leave("told to leave")
         self.backoff_s, self.sync_at_s = 0.0, 0.0
         if reply.get("agent_version", self.state.agent_version) != self.state.agent_version:
             # The server holds no sync of another version: do not ask as fast as it answers.

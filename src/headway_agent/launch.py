@@ -6,6 +6,7 @@ Pure. The names are those that launchers of training jobs set everywhere (RANK, 
 from __future__ import annotations
 
 import json
+import os
 import signal
 
 from headway_agent import gangs
@@ -104,7 +105,7 @@ def _task_env(duty: Mapping[str, Any], task_dir: str, node_gpus: int, address: s
     gpus = duty.get("gpus") or []
     if gpus or node_gpus:
         # Without a GPU of its own a task sees none, or it would take those of its neighbours.
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(_device(index) for index in gpus)
     env.update(gangs.static_env(duty, task_dir, address))
     env.update({name: str(value) for name, value in dict(duty.get("env") or {}).items()})
     env.update(
@@ -130,6 +131,12 @@ def _task_env(duty: Mapping[str, Any], task_dir: str, node_gpus: int, address: s
         env["HEADWAY_RESUME_STEP"] = str(resume["step"])
     env.update(_asked_env(duty.get("progress") or {}, env))
     return env
+
+
+def _device(index: int) -> str:
+    """The machine's name of the GPU with this number here: a part of its GPUs may be ours."""
+    ours = [each for each in os.environ.get("HEADWAY_AGENT_VISIBLE_GPUS", "").split(",") if each]
+    return ours[index] if index < len(ours) else str(index)
 
 
 def _asked_env(asked: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:

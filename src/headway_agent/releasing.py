@@ -77,7 +77,7 @@ def _processes_of(node_dir: NodeDir) -> list[tuple[int, list[bytes]]]:
         except OSError:
             continue
         named = b"--node-dir" in words and path in words
-        if named and b"release" not in words:
+        if named and b"release" not in words and seen.pid != os.getpid():
             found.append((seen.pid, words))
     return found
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from headway.control.house import House, read_house
 from headway.control.trail import Trail
@@ -58,6 +59,7 @@ class Book:
     arrays: dict[str, dict[JobId, None]] = field(default_factory=dict)  # Unfinished elements, by array.
     house: House = field(default_factory=House)
     shut: dict[NodeId, str] = field(default_factory=dict)  # Nodes that are closed for a reason of their own: silent, …
+    ordering: Any = None  # What is remembered of ordered pools; see ordering.py.
     touched: set[NodeId] = field(default_factory=set)  # Nodes whose duties may have changed since the last publishing.
 
     def saw(self, before: Job | None, after: Job | None) -> None:
@@ -80,6 +82,8 @@ class Book:
         else:
             self.shut[node.id] = because
         because = because or self.house.closed_because(node)
+        if not because and self.ordering is not None and node.id in self.ordering.strangers:
+            because = "no longer seen by its platform"
         self.view.saw_node(node, open_ and not because, because)
 
     def saw_again(self, node: Node) -> None:

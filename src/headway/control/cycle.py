@@ -17,6 +17,7 @@ from headway.control.desk import Desk
 from headway.control.firing import Alarm, Fire
 from headway.control.house import read_house
 from headway.control.logs import TrimLogs
+from headway.control.ordering import Memory
 from headway.control.planning import SAVE_USE_S, SaveUse, carry_out, new_view, policy_of
 from headway.control.sessions import Parked, Reply, Session
 from headway.control.submitting import numbered
@@ -26,6 +27,7 @@ from headway.core.errors import HeadwayError, Unavailable
 from headway.core.events import Event
 from headway.core.lifecycle import ClaimOverdue, StopDecided
 from headway.core.model import Cause, Job, JobId, NodeId, Pool, State
+from headway.core.orders import is_ordered, order_of
 from headway.core.scheduler import View
 from headway.core.units import show_duration
 from headway.settings import Settings
@@ -166,12 +168,14 @@ class Cycle:
 
     def _read_book(self, older: View | None, now: float) -> Book:
         house = read_house(self.store, self.given)
-        return read_book(self.store, house, new_view(self.store, house, policy_of(self.settings), older, now))
+        book = read_book(self.store, house, new_view(self.store, house, policy_of(self.settings), older, now))
+        book.ordering = Memory()
+        return book
 
     def _read_again_if_doubtful(self, now: float) -> None:
         """After a failed commit nobody knows for sure what was written (the answer may have been lost): read it."""
         if self.doubtful:
-            trail = self.book.trail
+            trail, ordering = self.book.trail, self.book.ordering
             try:
                 self.book = self._read_book(self.book.view, now)
             except HeadwayError as error:
@@ -180,6 +184,7 @@ class Cycle:
             self.doubtful = False
             self.plan_due = True
             self.book.trail.take_over(trail, self.book.jobs)
+            self.book.ordering = ordering
             for session in self.sessions.values():
                 if session.closed and session.node in self.book.nodes:
                     self.book.saw_node(self.book.nodes[session.node], False, session.closed)
@@ -256,7 +261,18 @@ class Cycle:
             "safe": {},
             "agent_version": self.agent_version,
             "follow": sorted(session.follow),
+            **({"leave": True} if self._unwanted(session) else {}),
         }
+
+    def _unwanted(self, session: Session) -> bool:
+        """Whether a node calls that no order explains, or that its platform has no longer: it is told to leave."""
+        if self.book.on_node.get(session.node):
+            return False
+        node = self.book.nodes.get(session.node)
+        if session.node in self.book.ordering.strangers:
+            return True
+        pool = self.book.house.pools.get(node.pool) if node else None
+        return pool is not None and is_ordered(pool) and order_of(session.node) not in self.book.house.orders
 
     def _safe(self, body: Mapping[str, Any], full: bool, session: Session) -> dict[str, dict[str, int]]:
         """Up to which byte each task's output is indexed: for those that sent output, and for all after a restart."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from headway.core.errors import NotFound
 from headway.core.grow import standing_nodes
 from headway.core.model import Node, Pool, Queue
+from headway.core.orders import LEAVING as BACK
+from headway.core.orders import NodeOrder, is_ordered, life_s, order_of
 from headway.core.pool_spec import DRAINING, LEAVING
 from headway.core.schedules import Schedule
 from headway.store.protocol import Store
@@ -27,6 +29,7 @@ class House:
     queues: Mapping[str, Queue] = field(default_factory=dict)
     licences: Mapping[str, int] = field(default_factory=dict)
     schedules: Mapping[str, Schedule] = field(default_factory=dict)
+    orders: Mapping[str, NodeOrder] = field(default_factory=dict)
 
     def queue(self, name: str) -> Queue:
         """The queue of this name. The default one is there without anybody's doing."""
@@ -61,6 +64,9 @@ class House:
             return "of no known pool" if self.pools else ""
         if pool.state in (DRAINING, LEAVING):
             return "draining" if pool.state == DRAINING else "leaving with its pool"
+        if is_ordered(pool):
+            order = self.orders.get(order_of(node.id))
+            return "of no known order" if order is None else "being given back" if order.state == BACK else ""
         if pool.nodes_min == pool.nodes_max and node.id not in standing_nodes(pool):
             return "no longer wanted by its pool" if pool.hosts or _numbered(node, pool) else ""
         return ""
@@ -75,6 +81,12 @@ class House:
         if pool.engine == "local" and pool.shape is not None:
             # A local node may use what its pool says; its agent, started earlier, may still say something else.
             granted = replace(pool.shape, memory_bytes=pool.shape.memory_bytes or granted.memory_bytes)
+        if is_ordered(pool):
+            order, lasts_s = self.orders.get(order_of(node.id)), life_s(pool)
+            until = order.until if order is not None else node.available_until
+            if until is None and lasts_s is not None:
+                until = node.joined_at + lasts_s
+            node = replace(node, available_until=until)
         return replace(node, granted=granted, zone=pool.zone or node.zone, kind=pool.kind, labels=labels)
 
 
@@ -85,6 +97,7 @@ def read_house(store: Store, pools: Iterable[Pool] = ()) -> House:
         {queue.name: queue for queue in store.queues()},
         store.licences(),
         {schedule.name: schedule for schedule in store.schedules()},
+        {order.id: order for order in store.orders()},
     )
 
 

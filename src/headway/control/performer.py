@@ -16,12 +16,14 @@ import structlog
 
 from headway.control.commands import Command
 from headway.control.desk import Desk
+from headway.control.ordering import GivenBack, NotOrdered, Ordered, SawOrders
 from headway.control.setting_up import PoolGone
 from headway.control.syncing import lose_node
 from headway.control.thread import ControlThread
 from headway.core.errors import HeadwayError
 from headway.core.grow import Order, Release, grow
 from headway.core.model import Node, NodeId, Pool
+from headway.core.orders import is_ordered
 from headway.core.pool_spec import LEAVING
 from headway.engines.protocol import Engine, Sight, Sightings
 
@@ -67,6 +69,10 @@ class Released:
     def apply(self, desk: Desk) -> None:
         for node in self.nodes:
             lose_node(desk, node, f"{node} was given back")
+
+
+def said_of(error: Exception) -> str:
+    return error.message if isinstance(error, HeadwayError) else repr(error)
 
 
 class Performer:
@@ -128,7 +134,7 @@ class Performer:
                 else:
                     self._control.cycle.troubles.pop(f"pool {name}", None)
             except Exception as error:
-                said = error.message if isinstance(error, HeadwayError) else repr(error)
+                said = said_of(error)
                 self._control.cycle.troubles[f"pool {name}"] = said
                 log.warning("engine call failed", pool=name, error=said)
             look_now.wait(settings.look_every_s)
@@ -146,18 +152,24 @@ class Performer:
         engine = self._engine(pool)
         before = dict(self._control.cycle.book.nodes)
         sightings: Sightings = self._call(engine.sightings)
-        asks = self._do(Saw(pool, sightings, before))
+        ordered = is_ordered(pool)
+        asks = self._do((SawOrders if ordered else Saw)(pool, sightings, before))
         troubles = [f"{node}: {each.why}" for node, each in sightings.nodes.items() if each.sight is Sight.SILENT]
-        orders = [self._calls.submit(engine.order, engine.render(ask)) for ask in asks if isinstance(ask, Order)]
-        for order in orders:
+        calls = [(ask, self._calls.submit(engine.order, engine.render(ask))) for ask in asks if isinstance(ask, Order)]
+        for ask, call in calls:
             try:
-                order.result(timeout=self._control.cycle.settings.engine_call_s_max)
+                call.result(timeout=self._control.cycle.settings.engine_call_s_max)
+                if ordered:
+                    self._do(Ordered(ask.id))
             except HeadwayError as error:
+                # The others must not suffer: an order that is refused keeps no node from being given back.
                 troubles.append(error.message)
+                if ordered:
+                    self._do(NotOrdered(ask.id, error.message))
         for ask in asks:
             if isinstance(ask, Release):
                 self._call(engine.release, ask.nodes)
-                self._do(Released(ask.nodes))
+                self._do((GivenBack if ordered else Released)(ask.nodes))
         if pool.state == LEAVING and not asks and sightings.complete and not sightings.nodes:
             self._do(PoolGone(pool.name))
         return "; ".join(troubles)

@@ -28,7 +28,7 @@ def explain_waiting(job: Job, waiting: Waiting, now: float = 0.0) -> str:
     if waiting.licence is not None:
         parts.append(_licence(*waiting.licence))
     parts.append(f"needs {wants(job)}")
-    parts += _room(waiting)
+    parts += [waiting.coming] if waiting.coming else _room(waiting)
     parts += _outlook(job, waiting, now)
     said = "waits: " + "; ".join(parts)
     return f"{said} ({explain_cause(job)})" if job.cause else said
@@ -47,7 +47,9 @@ def _no_matter_of_room(job: Job, waiting: Waiting, now: float) -> str:
         return f"tries again in {show_duration(waiting.backing_off_s)} ({explain_cause(job)})"
     if waiting.until is not None:
         return f"it is not to start before {show_duration(waiting.until - now)} from now"
-    return "no node has called home yet" if waiting.no_nodes else ""
+    if waiting.no_nodes:
+        return f"needs {wants(job)}; {waiting.coming}" if waiting.coming else "no node has called home yet"
+    return ""
 
 
 def _quota(short: Short) -> str:

@@ -6,10 +6,13 @@ Pure: the answer is data, and the same sightings give the same answer. The perfo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from headway.core.demand import Demand, Fleet
 from headway.core.hosts import node_of
 from headway.core.model import NodeId, Pool, PoolName
+from headway.core.orders import LEAVING, NodeOrder, order_id, order_of
+from headway.core.pool_spec import OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +52,64 @@ def grow(pool: Pool, up: Iterable[NodeId], seen: Iterable[NodeId], busy: Mapping
     if strangers:
         asks.append(Release(pool.name, strangers))
     return asks
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What is known of the nodes of an ordered pool beside its orders."""
+
+    busy: frozenset[NodeId] = frozenset()  # They have a task that may be alive.
+    idle_since: Mapping[str, float] = field(default_factory=dict)  # By order: since when nobody uses it.
+    hold_until: float = 0.0  # After orders that came to nothing: no new one before then.
+    join_within_s: float = 300.0  # An order whose nodes are there must have called home by then.
+
+
+@dataclass
+class Growth:
+    """What becomes of a pool's orders."""
+
+    new: list[NodeOrder] = field(default_factory=list)
+    leaving: list[NodeOrder] = field(default_factory=list)
+    idle_since: dict[str, float] = field(default_factory=dict)
+    late: list[str] = field(default_factory=list)  # Orders of which nobody called home in time.
+
+
+def grow_ordered(fleet: Fleet, demand: Demand, upkeep: Upkeep, now: float) -> Growth:
+    """Which orders to make and which to give back. Pure; what it says is saved before any engine hears of it."""
+    pool, growth = fleet.pool, Growth()
+    staying = [order for order in fleet.orders if order.state != LEAVING]
+    least = pool.nodes_min if pool.state == OPEN else 0
+    left = sum(order.nodes for order in staying)
+    budget = max(0, pool.nodes_max - fleet.alive)
+    groups = demand.groups.get(pool.name, []) if now >= upkeep.hold_until and pool.state == OPEN else []
+    short = sum(count for _, count in groups) - budget  # So many nodes are in the way of others.
+    for order in sorted(staying, key=lambda each: (each.asked_at, each.id)):
+        unused = _unused(order, fleet, demand, upkeep)
+        if unused:
+            growth.idle_since[order.id] = upkeep.idle_since.get(order.id, now)
+        late = order.filled_at is not None and now - order.filled_at > upkeep.join_within_s
+        if late and not any(order_of(node) == order.id for node in fleet.present):
+            growth.late.append(order.id)
+        elif not unused or left - order.nodes < least:
+            continue
+        elif order.filled_at is not None and not (short > 0 or pool.state != OPEN or left > pool.nodes_max):
+            warm = now - growth.idle_since[order.id] < pool.idle_s
+            if warm:
+                continue
+        growth.leaving.append(replace(order, state=LEAVING))
+        left -= order.nodes
+        short -= order.nodes
+    for jobs, count in groups:
+        if count > budget:
+            break  # Whoever comes first is not overtaken by those who want less.
+        growth.new.append(NodeOrder(order_id(pool.name, jobs, 0, now), pool.name, count, now))
+        budget -= count
+        left += count
+    for number in range(max(0, min(budget, least - left)) if now >= upkeep.hold_until else 0):
+        growth.new.append(NodeOrder(order_id(pool.name, ("least",), number, now), pool.name, 1, now))
+    return growth
+
+
+def _unused(order: NodeOrder, fleet: Fleet, demand: Demand, upkeep: Upkeep) -> bool:
+    nodes = [*order.node_ids, *(node for node in fleet.present if order_of(node) == order.id)]
+    return not any(node in demand.used or node in upkeep.busy for node in nodes)

@@ -24,7 +24,7 @@ LEASES_S = {"local": 86400.0}
 LEASE_S = 1800.0
 OPEN, DRAINING, LEAVING = "open", "draining", "leaving"
 KEYS = {
-    "engine": "how its nodes are got: local or ssh",
+    "engine": "how its nodes are got: local, ssh or slurm",
     "hosts": "the machines that it consists of, as ssh is asked for them: host, user@host or user@host:port",
     "nodes": "how many nodes it has; the same as min and max",
     "min": "how many nodes it always has",

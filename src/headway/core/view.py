@@ -45,6 +45,7 @@ class View:
         self.dependencies = Dependencies()
         self.service: dict[JobId, float] = {}  # GPU-seconds (of CPU jobs: CPU-seconds) had in earlier attempts.
         self.lengths: dict[JobId, Length] = {}  # Of those that hold places.
+        self.coming: Mapping[JobId, str] = {}  # For those who wait for ordered nodes: what is known of these.
         self.version = 0  # Raised by every change; for those who remember answers.
         self.repairs: dict[JobId, Repair] = {}  # Gangs that lost a node, with the places that they may keep.
         self._in_lane: dict[JobId, tuple[Lane, Key]] = {}
@@ -107,6 +108,7 @@ class View:
         self.set_licences(other.licences)
         self.history = other.history
         self.service = dict(other.service)
+        self.coming = other.coming
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ class Waiting:
     starts_at: float | None = None  # When it will probably start.
     starts_exactly: bool = False  # Whether that is what the plan would do; else it is not before that time.
     starts_unknown: bool = False  # Nobody said how long those before it run.
+    coming: str = ""  # What is known of nodes that were ordered for it.
     change: str = ""  # The smallest change with which it would start now.
 
 
@@ -125,7 +126,7 @@ class Why:
         if wakes_at(job) > now:
             return Waiting(until=wakes_at(job))
         if not view.rooms:
-            return Waiting(no_nodes=True, nodes_wanted=job.spec.nodes)
+            return Waiting(no_nodes=True, nodes_wanted=job.spec.nodes, coming=view.coming.get(job.id, ""))
         return self._for_room(job, ahead)
 
     def _for_room(self, job: Job, ahead: int | None) -> Waiting:
@@ -142,6 +143,7 @@ class Why:
             never=never,
             quota=self._quota(job, name),
             licence=licence,
+            coming=view.coming.get(job.id, ""),
         )
 
     def _quota(self, job: Job, name: LaneName) -> Short | None:

@@ -51,6 +51,7 @@ class Sight(StrEnum):
 class Sighting:
     sight: Sight
     why: str = ""
+    left_s: float | None = None  # How long the platform leaves it to us, where there is a limit.
 
 
 @dataclass(frozen=True, slots=True)

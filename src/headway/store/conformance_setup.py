@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from headway.core.model import Pool, Queue, Quota, Resources
+from headway.core.orders import NodeOrder
 from headway.core.schedules import Schedule
 from headway.core.wishes import After, Wishes
 from headway.store.protocol import Batch, JobChange, JobFilter, LeaderLost, Setup, Store, UseAccount
@@ -52,6 +53,15 @@ class SetupConformance:
         store.commit(Batch(setup=gone))
         assert not any([store.queues(), store.pools(), store.schedules()])
         assert store.licences() == {"b": 3}, "what a batch does not speak of stays"
+
+    def test_orders_come_back_as_they_were_saved_and_go_when_they_are_dropped(self, store: Store) -> None:
+        assert not store.orders()
+        orders = [NodeOrder("lab-1a", "lab", 2, 5.5), NodeOrder("lab-2b", "lab", 1, 6.5, "leaving", 7.5, 9.5)]
+        store.commit(Batch(setup=Setup(orders=list(reversed(orders)))))
+        assert store.orders() == orders
+        again = replace(orders[0], state="ordered", filled_at=8.5, until=99.5)
+        store.commit(Batch(setup=Setup(orders=[again], dropped_orders=["lab-2b", "no"])))
+        assert store.orders() == [again]
 
     def test_the_account_of_use_is_replaced_as_a_whole(self, store: Store) -> None:
         store.commit(Batch(setup=Setup(use=[UseAccount("q", "p", "b", 2.5, 1.0), UseAccount("q", "p", "a", 1.5, 1.0)])))

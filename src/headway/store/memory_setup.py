@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from headway.core.model import Pool, Queue
+from headway.core.orders import NodeOrder
 from headway.core.schedules import Schedule
 from headway.store.protocol import Setup, UseAccount
 
@@ -18,15 +19,18 @@ class MemorySetup:
         self._licences: dict[str, int] = {}
         self._schedules: dict[str, Schedule] = {}
         self._use: dict[tuple[str, str, str], UseAccount] = {}
+        self._orders: dict[str, NodeOrder] = {}
 
     def _save_setup(self, setup: Setup) -> None:
         self._queues.update({each.name: each for each in setup.queues})
         self._pools.update({each.name: each for each in setup.pools})
         self._schedules.update({each.name: each for each in setup.schedules})
+        self._orders.update({each.id: each for each in setup.orders})
         for kept, dropped in (
             (self._queues, setup.dropped_queues),
             (self._pools, setup.dropped_pools),
             (self._schedules, setup.dropped_schedules),
+            (self._orders, setup.dropped_orders),
         ):
             for name in dropped:
                 kept.pop(name, None)
@@ -54,3 +58,7 @@ class MemorySetup:
     def use(self) -> list[UseAccount]:
         with self._lock:
             return [self._use[key] for key in sorted(self._use)]
+
+    def orders(self) -> list[NodeOrder]:
+        with self._lock:
+            return [self._orders[name] for name in sorted(self._orders)]

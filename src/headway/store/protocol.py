@@ -14,6 +14,7 @@ from headway.core.checkpoints import Checkpoint
 from headway.core.errors import HeadwayError
 from headway.core.events import Event
 from headway.core.model import Attempt, Job, JobId, Node, NodeId, Pool, Queue
+from headway.core.orders import NodeOrder
 from headway.core.schedules import Schedule
 
 
@@ -132,7 +133,7 @@ class UseAccount:
 
 @dataclass
 class Setup:
-    """What a batch writes about queues, pools, licences, schedules and the account of use. The same name replaces."""
+    """What a batch writes about queues, pools, licences, schedules, use and orders. The same name replaces."""
 
     queues: list[Queue] = field(default_factory=list)
     dropped_queues: list[str] = field(default_factory=list)
@@ -142,6 +143,8 @@ class Setup:
     schedules: list[Schedule] = field(default_factory=list)
     dropped_schedules: list[str] = field(default_factory=list)
     use: Sequence[UseAccount] | None = None  # All of it.
+    orders: list[NodeOrder] = field(default_factory=list)
+    dropped_orders: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +376,8 @@ class Store(Protocol):
     def schedules(self) -> list[Schedule]: ...
 
     def use(self) -> list[UseAccount]: ...
+
+    def orders(self) -> list[NodeOrder]: ...
 
     # --- keys ---
     def shared_key(self, name: str, fresh: str) -> str:

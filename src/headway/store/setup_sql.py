@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from headway.core.model import Pool, Queue, Resources
+from headway.core.orders import NodeOrder
 from headway.core.schedules import Schedule
 from headway.store import rows, schema
 from headway.store.protocol import Setup, UseAccount
@@ -28,6 +29,8 @@ def write_setup(connection: sa.Connection, sql: Statements, setup: Setup) -> Non
     _drop(connection, sql, schema.queues, setup.dropped_queues)
     _drop(connection, sql, schema.pools, setup.dropped_pools)
     _drop(connection, sql, schema.schedules, setup.dropped_schedules)
+    _put(connection, sql, schema.orders, [_order_row(each) for each in setup.orders])
+    _drop(connection, sql, schema.orders, setup.dropped_orders, "id")
     if setup.licences is not None:
         connection.execute(schema.licences.delete())
         _put(connection, sql, schema.licences, list(setup.licences.items()))
@@ -44,9 +47,9 @@ def _put(connection: sa.Connection, sql: Statements, table: sa.Table, many: Sequ
         connection.exec_driver_sql(sql.upsert(table), [tuple(row) for row in many])
 
 
-def _drop(connection: sa.Connection, sql: Statements, table: sa.Table, names: list[str]) -> None:
+def _drop(connection: sa.Connection, sql: Statements, table: sa.Table, names: list[str], key: str = "name") -> None:
     if names:
-        connection.exec_driver_sql(sql.delete(table, ["name"]), [(name,) for name in names])
+        connection.exec_driver_sql(sql.delete(table, [key]), [(name,) for name in names])
 
 
 def _pool_row(pool: Pool) -> Row:
@@ -69,6 +72,18 @@ def _read_pool(row: Row) -> Pool:
     )  # fmt: skip
 
 
+def _order_row(order: NodeOrder) -> Row:
+    options = rows.to_json({"until": order.until})
+    return (
+        order.id, order.pool, "", order.state, order.nodes, "{}", options, "", order.asked_at, order.filled_at, None, 0,
+    )  # fmt: skip
+
+
+def _read_order(row: Row) -> NodeOrder:
+    id_, pool, _, state, nodes, _, options, _, asked_at, filled_at, _, _ = row
+    return NodeOrder(id_, pool, nodes, asked_at, state, filled_at, json.loads(options).get("until"))
+
+
 class SetupReads:
     """The reading half, for the store to inherit."""
 
@@ -89,6 +104,9 @@ class SetupReads:
 
     def use(self) -> list[UseAccount]:
         return [UseAccount(*row) for row in self._all(schema.use_accounts)]
+
+    def orders(self) -> list[NodeOrder]:
+        return [_read_order(row) for row in self._all(schema.orders)]
 
     def _all(self, table: sa.Table) -> list[Any]:
         with self._reading() as connection:

@@ -1,0 +1,120 @@
+"""What Slurm is given for an order: the words for sbatch, the script, and the few lines that begin on each node.
+
+Pure: the same order gives the same text. Nothing secret stands on a command line; tokens go in by the step's input.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from headway.core.grow import Order
+from headway.core.model import Pool
+
+RESTARTS_MOST = 3  # So often may Slurm requeue an order; then it ends, and a new one takes its place.
+
+# Runs on each node. Fetches the agent from the server, which the node must reach anyway, and becomes it.
+BEGIN = """import json, os, stat, sys, time, urllib.request
+said = json.load(sys.stdin)
+restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
+node = "%s-%s" % (said["order"], os.environ["SLURM_NODEID"]) + ("-r%d" % restart if restart else "")
+if node not in said["tokens"]:
+    sys.exit("headway: %s was started too often" % node)
+base = os.path.join(said["node_dir"] or "/tmp", "headway-%d" % os.getuid())
+place = os.path.join(base, node)
+os.makedirs(base, 0o700, exist_ok=True)
+if os.lstat(base).st_uid != os.getuid() or not stat.S_ISDIR(os.lstat(base).st_mode):
+    sys.exit("headway: %s belongs to somebody else" % base)
+os.makedirs(place, 0o700, exist_ok=True)
+def put(name, content):
+    with open(os.open(os.path.join(place, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+token = said.pop("tokens")[node]
+said["node"] = node
+put("token", token.encode())
+put("server.json", json.dumps({"url": said["urls"]}).encode())
+put("ordered.json", json.dumps(said).encode())
+until = time.monotonic() + said["dead_man_s"]
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+while True:
+    for url in said["urls"].split(","):
+        try:
+            asked = urllib.request.Request(url + "/agent.pyz", headers={"Authorization": "Bearer " + token})
+            put("agent.pyz", opener.open(asked, timeout=60).read())
+            os.execv(sys.executable, [sys.executable, "-I", "-S", place + "/agent.pyz", "ordered", "--node-dir", place])
+        except OSError as error:
+            problem = "%s: %s" % (url, error)
+    if time.monotonic() > until:
+        sys.exit("headway: no agent from " + problem)
+    time.sleep(2)
+"""
+
+SCRIPT = """#!/bin/sh
+# Headway's order {order}: one agent on each node. It ends by itself when nobody needs it any more.
+step=
+trap '[ -n "$step" ] && kill -USR1 "$step"' USR1
+trap '[ -n "$step" ] && kill -TERM "$step"' TERM
+{srun} {python} -I -S -c {begin} <<'HEADWAY' &
+{said}
+HEADWAY
+step=$!
+while kill -0 "$step" 2>/dev/null; do wait "$step"; done
+"""
+
+
+def sbatch_words(order: Order, pool: Pool, given: Mapping[str, Any], house: str) -> list[str]:
+    """The flags of sbatch, from the pool's shape and options."""
+    count = len(order.nodes)
+    words = [
+        "--parsable",
+        f"--job-name={job_name(house, order.id)}",
+        f"--comment=headway:{house}:{pool.name}",
+        # One allocation at a time has this name, whatever becomes of our calls: twice is once.
+        "--dependency=singleton",
+        f"--nodes={count}",
+        f"--ntasks={count}",
+        "--ntasks-per-node=1",
+        *_shape(pool),
+        "--requeue" if given.get("requeue") in ("yes", "true") else "--no-requeue",
+        f"--signal=B:USR1@{int(given['notice_s'])}",
+        f"--output={given.get('output') or '/dev/null'}",
+        "--chdir=/",
+    ]
+    words += [f"--{name}={given[name]}" for name in ("partition", "account", "qos", "constraint") if given.get(name)]
+    if given.get("gres"):
+        words = [word for word in words if not word.startswith("--gres=")] + [f"--gres={given['gres']}"]
+    if given.get("life_s"):
+        words.append(f"--time={max(1, round(given['life_s'] / 60))}")
+    return words + shlex.split(str(given.get("sbatch", "")))
+
+
+def script(order: Order, pool: Pool, given: Mapping[str, Any], said: Mapping[str, Any]) -> str:
+    count = len(order.nodes)
+    srun = f"srun --nodes={count} --ntasks={count} --ntasks-per-node=1 --cpus-per-task={_cpus(pool)}"
+    srun += " --kill-on-bad-exit=0 --wait=0 --mpi=none --unbuffered"
+    content = json.dumps(said, sort_keys=True, indent=1)
+    return SCRIPT.format(
+        order=order.id, srun=srun, python=shlex.quote(given["python"]), begin=shlex.quote(BEGIN), said=content
+    )
+
+
+def job_name(house: str, order: str) -> str:
+    return f"headway-{house}-{order}"
+
+
+def _cpus(pool: Pool) -> int:
+    assert pool.shape is not None
+    return max(1, int(pool.shape.cpus))
+
+
+def _shape(pool: Pool) -> list[str]:
+    shape = pool.shape
+    assert shape is not None
+    words = [f"--cpus-per-task={_cpus(pool)}"]
+    if shape.memory_bytes:
+        words.append(f"--mem={max(1, shape.memory_bytes >> 20)}M")
+    if shape.gpus:
+        words.append(f"--gres=gpu:{pool.gpu_type + ':' if pool.gpu_type else ''}{shape.gpus}")
+    return words
