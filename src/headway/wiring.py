@@ -187,6 +187,26 @@ def open_storage(settings: Settings, home: Home) -> Storage:
     return ObjectStorage(place) if "://" in place else FolderStorage(place or home.data / "storage")
 
 
+def engine_maker(
+    settings: Settings, home: Home, agent: Any, storage: Storage, signer: Any, url: str
+) -> Callable[[Pool], Any]:
+    """How the engine of a pool is made."""
+    from headway.engines.local import LocalEngine
+    from headway.engines.slurm import SlurmEngine
+    from headway.engines.ssh import SshEngine
+
+    house, advertised = house_id(signer), settings.advertise_url or url
+
+    def engine_for(pool: Pool) -> Any:
+        if pool.engine == "slurm":
+            return SlurmEngine(pool, house, advertised, signer.token_for, settings)
+        if pool.engine == "ssh":
+            return SshEngine(home, pool, agent, settings, advertised, house, signer.token_for, url)
+        return LocalEngine(home, pool, agent, storage.local_dir(), settings, signer.token_for)
+
+    return engine_for
+
+
 def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[], None]) -> Server:
     """Put the parts together: store, storage, engines, control, API."""
     from headway.api.app import create_app
@@ -198,9 +218,6 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
     from headway.control.performer import Performer
     from headway.control.thread import ControlThread
     from headway.engines.agent_zip import build
-    from headway.engines.local import LocalEngine
-    from headway.engines.slurm import SlurmEngine
-    from headway.engines.ssh import SshEngine
     from headway.store.sql import SqlStore
 
     settings = resolved.settings
@@ -225,19 +242,9 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
         for each in collecting:
             each.dropped(said.dropped)
 
-    house = house_id(signer)
-
-    def engine_for(pool: Pool) -> Any:
-        if pool.engine == "slurm":
-            return SlurmEngine(pool, house, settings.advertise_url or url, signer.token_for, settings)
-        if pool.engine == "ssh":
-            advertised = settings.advertise_url or url
-            return SshEngine(home, pool, agent, settings, advertised, house, signer.token_for, url)
-        return LocalEngine(home, pool, agent, storage.local_dir(), settings, signer.token_for)
-
     cycle = Cycle(store, settings, [], lead.epoch, time.monotonic(), publish, agent.version, new_id)
     control = ControlThread(cycle, on_lost_lead)
-    performer = Performer(control, engine_for)
+    performer = Performer(control, engine_maker(settings, home, agent, storage, signer, url))
     about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
     about["storage"] = "folder" if storage.local_dir() else settings.storage_url
     services = Services(

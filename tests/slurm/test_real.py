@@ -24,6 +24,6 @@ def test_a_job_runs_in_an_allocation_which_the_next_one_uses_too_and_then_nothin
     second = headway.submit("--cpus", "1", "--", "sh", "-c", "env | grep -c ^SLURM_")
     assert headway.wait(second)["state"] == "failed", "a rank sees nothing of Slurm"
     assert lab.jobs() == names, "the second one ran in the first one's allocation"
-    headway.ok("pool", "set", "lab", "--idle", "1s")
+    headway.ok("pool", "set", "lab", "idle=1s")
     wait_until(lambda: not lab.jobs(), what="the allocation to be given back")
     wait_until(lambda: not list(headway.home.glob("headway-*/*")), what="an empty node directory")
