@@ -187,6 +187,7 @@ def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> No
     """Run one command to its end. It holds the lock too: should we die, nobody builds there before it is done."""
     env = {name: value for name, value in work.site.environ.items() if name.startswith(PASSED)}
     env.update(UV_PROJECT_ENVIRONMENT=home, UV_NO_PROGRESS="1", UV_LINK_MODE=env.get("UV_LINK_MODE", "copy"))
+    env.update(CONDA_ALWAYS_YES="true", MAMBA_ALWAYS_YES="true")  # Each of them knows another flag for it.
     # By these tags it is found and ended when the node is given back.
     env.update(HEADWAY_TASK=work.key, HEADWAY_NODE_DIR=os.path.dirname(os.path.dirname(work.directory)))
     child = subprocess.Popen(

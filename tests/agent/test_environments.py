@@ -129,6 +129,39 @@ def test_environments_are_kept_within_a_limit_but_never_taken_from_a_task(
     assert os.path.exists(second.prepared.python)
 
 
+CONDA = """#!/bin/sh
+echo "$(basename "$0") $*" >> "$HOME/asked"
+echo "$CONDA_ALWAYS_YES $MAMBA_ALWAYS_YES" > "$HOME/yes"
+while [ "$1" != -p ]; do shift; done
+if grep -q no-such-package "$4"; then echo "PackagesNotFoundError: no-such-package"; exit 1; fi
+mkdir -p "$2/bin" && ln -s "$(command -v python3)" "$2/bin/python"
+"""
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"), [("micromamba", "create -y -p"), ("mamba", "env create -q -p"), ("conda", "env create -q -p")]
+)
+def test_a_conda_file_is_built_once_with_the_tool_that_is_there(tmp_path: Path, tool: str, words: str) -> None:
+    """With a stand-in: none of the three can be had from where our tests get their packages."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / tool).write_text(CONDA)
+    (tmp_path / "tools" / tool).chmod(0o755)
+    environ = {"PATH": f"{tmp_path}/tools:/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path)}
+    bundle = a_bundle(tmp_path / "storage", {"environment.yml": "dependencies: [numpy]\n"})
+    for number in (1, 2):
+        work = a_work(tmp_path, f"job{number}/1/0", environ, bundle=bundle, environment={"kind": "conda"})
+        prepare(work)
+        assert work.prepared.env["CONDA_PREFIX"] == str(Path(work.prepared.python).parents[1])
+        assert said_by(work.prepared, work.prepared.python, "-c", "print(6 * 7)") == "42"
+    (asked,) = (tmp_path / "asked").read_text().splitlines()
+    assert asked.startswith(f"{tool} {words} ")
+    assert asked.endswith("environment.yml")
+    assert (tmp_path / "yes").read_text() == "true true\n"
+    bundle = a_bundle(tmp_path / "storage", {"environment.yml": "dependencies: [no-such-package]\n"})
+    with pytest.raises(PrepareFailed, match="PackagesNotFoundError: no-such-package"):
+        prepare(a_work(tmp_path, "job3/1/0", environ, bundle=bundle, environment={"kind": "conda"}))
+
+
 @pytest.mark.parametrize(("kind", "said"), [("requirements", "needs uv"), ("conda", "needs conda")])
 def test_a_node_without_the_tool_says_so(tmp_path: Path, kind: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")

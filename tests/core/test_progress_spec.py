@@ -119,6 +119,7 @@ GIVEN = st.fixed_dictionaries(
                 "on_exit_codes": st.lists(st.integers(1, 255), max_size=3),
                 "capacity_max": st.integers(0, 9),
                 "platform_max": st.integers(0, 9),
+                "quick_max": st.integers(0, 9),
             },
         ),
         "log_policies": st.lists(

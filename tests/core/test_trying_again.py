@@ -10,6 +10,7 @@ import pytest
 from headway.core import retry
 from headway.core.lifecycle import Claimed, PrepareFailed, Progressed, ResumeSpoiled, TaskEnded
 from headway.core.model import Cause, Job, Outcome, Phase, Retries, State
+from headway.core.progress_spec import QUICK_MAX
 from headway.core.spec import read_spec
 from tests.builders import BROKEN, NOW, a_job, after, placed, running, seats, stopping
 
@@ -48,7 +49,7 @@ def test_exit_code_99_is_free_and_at_once() -> None:
 
 def test_a_job_that_asks_to_be_requeued_over_and_over_without_progress_is_stopped() -> None:
     job = a_wish()
-    for _ in range(retry.QUICK_RETRIES_MAX):
+    for _ in range(QUICK_MAX):
         job = fails(job, outcome=ending(99))
         assert job.state is State.QUEUED
     assert fails(job, outcome=ending(99), committed=5).state is State.QUEUED
@@ -60,9 +61,9 @@ def test_a_job_that_asks_to_be_requeued_over_and_over_without_progress_is_stoppe
 @pytest.mark.parametrize(("after_s", "committed"), [(retry.QUICK_S, None), (1.0, 7)])
 def test_a_slow_end_or_a_new_step_begins_the_count_anew(after_s: float, committed: int | None) -> None:
     job = a_wish(retries=100)
-    for _ in range(retry.QUICK_RETRIES_MAX):
+    for _ in range(QUICK_MAX):
         job = fails(job)
-    assert job.quick_ends == retry.QUICK_RETRIES_MAX
+    assert job.quick_ends == QUICK_MAX
     assert fails(job, after_s, committed=committed).quick_ends == 0
     assert fails(job).state is State.FAILED
 
@@ -71,6 +72,16 @@ def test_what_the_platform_does_says_nothing_about_the_code() -> None:
     job = fails(a_wish(retries=100))
     lost = fails(job, outcome=Outcome(cause=Cause.OUTCOME_LOST))
     assert (lost.state, lost.quick_ends) == (State.QUEUED, 1)
+
+
+@pytest.mark.parametrize("most", [0, 1, 7])
+def test_how_often_a_quick_end_is_tried_again_can_be_set(most: int) -> None:
+    job = a_wish(retry={"max": 100, "quick_max": most})
+    for _ in range(most):
+        job = fails(job)
+        assert job.state is State.QUEUED
+    job = fails(job)
+    assert (job.state, "(retry.quick_max)" in job.detail) == (State.FAILED, True)
 
 
 @pytest.mark.parametrize(

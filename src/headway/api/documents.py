@@ -67,7 +67,7 @@ _KINDS: dict[str, Schema] = {
     "checkpoint": obj(keep_last=WHOLE, keep_best={"type": ["object", "null"]}, marker=TEXT, settle=AMOUNT),
     "outputs": array(TEXT),
     "notice": obj(signal={"enum": list(SIGNALS)}, grace=AMOUNT),
-    "retry": obj(max=WHOLE, on_exit_codes=array(WHOLE), capacity_max=WHOLE, platform_max=WHOLE),
+    "retry": obj(max=WHOLE, on_exit_codes=array(WHOLE), capacity_max=WHOLE, platform_max=WHOLE, quick_max=WHOLE),
     "log_policies": array(obj(("pattern", "label"), pattern=TEXT, label=TEXT, action={"enum": list(ACTIONS)})),
     "limits": obj(open_files=WHOLE, output=AMOUNT, stalled_after=AMOUNT, pending=AMOUNT, pin_cpus={"type": "boolean"}),
     "after": array({"anyOf": [TEXT, obj(("job",), job=TEXT, when={"enum": list(WHEN)}, each={"type": "boolean"})]}),

@@ -25,6 +25,7 @@ ACTIONS = ("label", "stop_retrying", "exclude_node")
 ENTRIES_MAX = 1000
 PLATFORM_MAX = 20
 CAPACITY_MAX = 1000
+QUICK_MAX = 3
 PATTERN_MAX = 500
 SEED_MAX = 2**32 - 1  # What PYTHONHASHSEED and most generators take.
 
@@ -68,6 +69,7 @@ class Again:
     on_exit_codes: tuple[int, ...] | None = None  # None: any.
     platform_max: int = PLATFORM_MAX
     capacity_max: int = CAPACITY_MAX
+    quick_max: int = QUICK_MAX  # How often in a row a quick end without a new step is tried again.
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ _INPUT = {"url": "", "sha256": ""}
 _CHECKPOINT = {"keep_last": "", "keep_best": "", "marker": "", "settle": ""}
 _BEST = {"metric": "", "mode": ""}
 _NOTICE = {"signal": "", "grace": ""}
-_RETRY = {"max": "", "on_exit_codes": "", "capacity_max": "", "platform_max": ""}
+_RETRY = {"max": "", "on_exit_codes": "", "capacity_max": "", "platform_max": "", "quick_max": ""}
 _POLICY = {"pattern": "", "label": "", "action": ""}
 _LIMITS = {"open_files": "", "output": "", "stalled_after": "", "pending": "", "pin_cpus": ""}
 _RESUME = {"job": "", "step": ""}
@@ -232,6 +234,7 @@ def _show_all(progress: Progress, retries_max: int, grace_s: float) -> dict[str,
             "on_exit_codes": None if again.on_exit_codes is None else list(again.on_exit_codes),
             "capacity_max": again.capacity_max,
             "platform_max": again.platform_max,
+            "quick_max": again.quick_max,
         },
         "log_policies": [
             {"pattern": each.pattern, "label": each.label, "action": each.action} for each in progress.log_policies
@@ -382,6 +385,7 @@ def _again(raw: Any, what: str) -> Again:
         on_exit_codes=codes,
         platform_max=whole(raw.get("platform_max", PLATFORM_MAX), f"{what}.platform_max", 0, 1_000_000),
         capacity_max=whole(raw.get("capacity_max", CAPACITY_MAX), f"{what}.capacity_max", 0, 1_000_000),
+        quick_max=whole(raw.get("quick_max", QUICK_MAX), f"{what}.quick_max", 0, 1_000_000),
     )
 
 

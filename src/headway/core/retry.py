@@ -16,7 +16,6 @@ from headway.core.units import show_duration
 PLATFORM_RETRIES_MAX = PLATFORM_MAX
 REQUEUE_EXIT_CODE = 99
 QUICK_S = 120.0  # An attempt that ends by its own doing sooner than this has ended quickly.
-QUICK_RETRIES_MAX = 3  # How often in a row a quick end without a new step is tried again.
 BACKOFF_FIRST_S = 2.0
 BACKOFF_MOST_S = 300.0
 PLATFORM_PAUSE_S = 5.0
@@ -44,7 +43,7 @@ def decide(job: Job, cause: Cause, now: float) -> Verdict:
         verdict = Verdict(False, reason="trying again cannot help")
     elif said := _policy_against(job):
         verdict = Verdict(False, reason=said, worth_saying=True)
-    elif verdict.again and quick_ends > QUICK_RETRIES_MAX:
+    elif verdict.again and quick_ends > job.spec.progress.again.quick_max:
         verdict = Verdict(False, reason=_crash_loop(quick_ends), worth_saying=True)
     if not verdict.again:
         return replace(verdict, retries=job.retries, quick_ends=job.quick_ends)
@@ -112,4 +111,5 @@ def _quick_ends(job: Job, cause: Cause, now: float) -> int:
 
 def _crash_loop(ends: int) -> str:
     within = show_duration(QUICK_S)
-    return f"{ends} attempts in a row ended within {within} and without a new checkpoint: it would go on like that"
+    why = "it would go on like that (retry.quick_max)"
+    return f"{ends} attempts in a row ended within {within} and without a new checkpoint: {why}"
