@@ -59,6 +59,7 @@ from headway_agent.nodedir import LEFT, FactLog, NodeDir, Taken, boottime_s, rem
 from headway_agent.outcomes import first_failing
 from headway_agent.reading import Stored
 from headway_agent.taskdirs import TaskDirs
+from headway_agent.visits import Visits
 from headway_agent.wire import Connection, Home
 
 TYPE_CHECKING = False
@@ -122,6 +123,7 @@ class Agent:
             node_dir, self._storage, lambda fact: self.inbox.put(self.happened, fact), os.environ
         )
         self.shim = shim.put(node_dir)
+        self.visits = Visits(self.home, node_dir.path, self.log, lambda key: key in self.state.going)
         self.link = KeeperLink(node_dir, base_env(os.environ))
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.inbox.read_end, selectors.EVENT_READ)
@@ -160,6 +162,7 @@ class Agent:
 
     def run(self) -> int:
         self.log.say("agent started", node=self.state.node, epoch=self.state.agent_epoch, pid=os.getpid())
+        self.janitor.ask(self.visits.sweep)
         while not self.ended:
             if self.link.sock is None:
                 self._find_keeper()
@@ -213,6 +216,7 @@ class Agent:
         elif isinstance(act, Salvage):
             self.progressing.salvage(act.task, act.end)
         elif isinstance(act, Forget):
+            self.visits.end(act.task)
             self.progressing.forget(act.task)
             self.link.forgets.append(act.task)
         elif isinstance(act, Lease):
@@ -322,6 +326,7 @@ class Agent:
     def _over(self, key: str) -> None:
         directory = self.node_dir.task(key)
         self.overseer.forget(key)
+        self.visits.end(key)
         if overseeing.has_policies(directory):
             self.preparations.begin(
                 lambda: overseeing.marks_of(directory), lambda marks: self._noted(key, directory, marks)
@@ -458,6 +463,8 @@ class Agent:
             # The server holds no sync of another version: do not ask as fast as it answers.
             self.sync_at_s = boottime_s() + OTHER_VERSION_S
         self.happened(Answered(reply, seq))
+        for told in reply.get("visits") or ():
+            self.visits.open(told)
 
     def _upgrade(self, version: str) -> None:
         now = boottime_s()

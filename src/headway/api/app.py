@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from headway.api import agents, bundles, changing, events, jobs, logs, problems, progress, schedules, server, setup
+from headway.api import agents, bundles, changing, events, jobs, logs, problems, progress, schedules, server, setup, visits
 from headway.api.access import Gate, guard
 from headway.api.services import Services
 
@@ -29,7 +29,7 @@ def create_app(services: Services) -> FastAPI:
         openapi_url="/api/v1/openapi.json",
     )
     problems.install(app)
-    for module in (jobs, changing, logs, progress, bundles, events, setup, schedules, server, agents):
+    for module in (jobs, changing, logs, progress, bundles, events, setup, schedules, server, agents, visits):
         app.include_router(guard(module.routes(services)))
     app.add_middleware(Gate, token=services.token, signer=services.signer)
     return app

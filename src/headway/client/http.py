@@ -172,6 +172,15 @@ class Link:
         finally:
             wire.close()
 
+    def dial(self) -> tuple[Wire, str, dict[str, str]]:
+        """A connection of its own, with the path before every path, and the headers that say who we are."""
+        address = self.locate()
+        try:
+            wire, base = _connect(address, CONNECT_S_MAX)
+        except OSError as error:
+            raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
+        return wire, base, _headers(address, None)
+
     def close(self) -> None:
         if self._wire is not None:
             self._wire.close()

@@ -70,6 +70,28 @@ class Wire:
                 self.reusable = found.get("connection", "").lower() != "close"
                 return status, found
 
+    def begin_pieces(self, method: str, target: str, headers: Mapping[str, str]) -> None:
+        """Begin a request whose body is sent piece by piece, for as long as it takes."""
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {self.name}", "Transfer-Encoding: chunked"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self._socket.settimeout(None)
+        self._socket.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
+
+    def send_piece(self, data: bytes) -> None:
+        """One more piece; none at all ends the body."""
+        self._socket.sendall(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def wait_long(self) -> None:
+        """Whatever is read from now on may take as long as it likes."""
+        self._socket.settimeout(None)
+
+    def hang_up(self) -> None:
+        """End both directions at once, also under a thread that waits for more."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # Ended already.
+
     def body(self, status: int, headers: Mapping[str, str]) -> Iterator[bytes]:
         """Yield the body piece by piece, as it comes."""
         if status in (204, 304):

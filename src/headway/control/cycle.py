@@ -222,7 +222,7 @@ class Cycle:
         other_leader = body.get("leader_epoch") != self.epoch
         news = (
             full or resend or other_leader or said["duties"] or said["gone"] or body.get("logs") or body.get("reports")
-        )
+        ) or said.get("visits")
         if not progress.WORDS.isdisjoint(body):
             stored = progress.answer(body)
             said |= stored
@@ -248,7 +248,9 @@ class Cycle:
         pool = self.book.house.pools.get(node.pool) if node else None
         session.follow = self._followed(session)
         session.said += 1
+        visits = self.book.doors.tell(session.node, now) if self.book.doors.rings else []
         return {
+            **({"visits": visits} if visits else {}),
             "leader_epoch": self.epoch,
             "said": session.said,
             # A node that we do not know holds no lease: nobody here counts it.
@@ -300,7 +302,7 @@ class Cycle:
             if session is None or not session.parked:
                 continue
             said = self._say(session, now, False)
-            if said["duties"] or said["gone"]:
+            if said["duties"] or said["gone"] or said.get("visits"):
                 session.parked.pop(0).deliver(said)
 
     def follow_log(self, job: str, until: float, now: float) -> None:

@@ -54,6 +54,7 @@ KINDS: dict[str, str] = {
     "CheckpointSetAside": "a checkpoint failed its hash when it was restored; the one before it is used",
     "ArtifactStored": "files that the job keeps were stored",
     "NoticeGiven": "a node said that its machine will go; nothing more is placed there",
+    "JobVisited": "somebody asked for a command, a shell or a port where the job runs",
     "StackDumped": "the stacks of all ranks were written down",
     "StorageFailed": "something could not be written; it is kept on the node and tried again",
 }

@@ -1,0 +1,51 @@
+"""Who waits at which node's door.
+
+Memory only: a visit is between two living processes, and a server that forgets it costs a second try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.core.model import NodeId
+
+ASKED_S_MAX = 30.0  # How long a visitor waits at the door.
+SAY_AGAIN_S = 2.0  # A node that was told and does not come is told again.
+
+
+@dataclass
+class Ring:
+    """Somebody at the door: what the node is told, until when, and when it was last told."""
+
+    told: Mapping[str, Any]
+    until: float
+    said_at: float = float("-inf")
+
+
+@dataclass
+class Doors:
+    """Who waits at which node's door."""
+
+    rings: dict[NodeId, dict[str, Ring]] = field(default_factory=dict)
+
+    def ring(self, node: NodeId, told: Mapping[str, Any], now: float) -> None:
+        self.rings.setdefault(node, {})[str(told["id"])] = Ring(told, now + ASKED_S_MAX)
+
+    def answered(self, visit: str) -> None:
+        """The node has come, or nobody waits any more."""
+        for node, waiting in list(self.rings.items()):
+            waiting.pop(visit, None)
+            if not waiting:
+                del self.rings[node]
+
+    def tell(self, node: NodeId, now: float) -> list[Mapping[str, Any]]:
+        """What this node is to hear now; noted as said."""
+        for visit, ring in list(self.rings.get(node, {}).items()):
+            if now > ring.until:
+                self.answered(visit)
+        due = [ring for ring in self.rings.get(node, {}).values() if now - ring.said_at >= SAY_AGAIN_S]
+        for ring in due:
+            ring.said_at = now
+        return [ring.told for ring in due]
