@@ -41,6 +41,7 @@ from headway_agent.decide import (
     Shipped,
     Spawned,
     State,
+    Stays,
     Stop,
     Superseded,
     TaskOver,
@@ -294,6 +295,7 @@ class Agent:
     def _kept(self, told: Mapping[str, Any]) -> Kept:
         exits = tuple(_exit(*each) for each in told["exits"])
         over = told["phase"] == "over"
+        ended = over or bool(told.get("stays_s"))
         directory = self.node_dir.task(told["task"])
         return Kept(
             told["task"],
@@ -304,10 +306,11 @@ class Agent:
             told["port"],
             told["started_at"],
             shipping.output_sizes(directory) if over else {},
-            self._tail(told["task"], exits) if over else "",
+            self._tail(told["task"], exits) if ended else "",
             told["grace_s"],
             over and self.progressing.leftovers(told["task"]),
-            marks=overseeing.marks_of(directory) if over else {},
+            marks=overseeing.marks_of(directory) if ended else {},
+            stays_s=float(told.get("stays_s") or 0.0),
         )
 
     def _news(self, news: Mapping[str, Any]) -> None:
@@ -316,12 +319,21 @@ class Agent:
             self.progressing.spawned(key)
             if watch:
                 self.overseer.watch(key, watch[0])
+        stays = dict(news.get("stays", ()))
         for key, *told in news.get("exits", ()):
-            self.happened(RankExited(key, _exit(*told)))
+            self.happened(RankExited(key, _exit(*told), key in stays))
+        for key, stays_s in stays.items():
+            self._stays(key, stays_s)
         for key in news.get("over", ()):
             self._over(key)
         for key in news.get("forgotten", ()):
             self.janitor.ask(partial(self.task_dirs.give_back, key))
+
+    def _stays(self, key: str, stays_s: float) -> None:
+        task = self.state.tasks.get(key)
+        if task is not None:
+            marks = overseeing.marks_of(self.node_dir.task(key))
+            self.happened(Stays(key, stays_s, self._tail(key, task.exits), marks))
 
     def _over(self, key: str) -> None:
         directory = self.node_dir.task(key)

@@ -35,6 +35,7 @@ from headway_agent.happenings import (
     Salvaged,
     Shipped,
     Spawned,
+    Stays,
     Stepped,
     Stop,
     Superseded,
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 __all__ = [
     "decide", "next_call", "sync_body", "digest_of", "LAZY_AFTER_S", "POLL_WAIT_S", "State", "Task", "Act", "Fact",
     "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
-    "Exit", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
+    "Exit", "Stays", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
     "Preparing", "PrepareFailed", "LimitReached", "Dumped", "CheckpointBad", "CheckpointStored", "ArtifactStored",
     "Salvaged", "Stepped", "NoticeHeard", "Ticked",
     "Hold", "Go", "Stop", "Salvage", "Forget", "Lease", "Upgrade", "EndAgent",
@@ -141,6 +142,8 @@ def _take_over(state: State, task: Task, kept: Kept, now: float, acts: list[Act]
         task.duty = task.duty or {"grace_s": kept.grace_s}
         if task.phase != GOING:
             enter(state, task, GOING, now)
+        if kept.stays_s:
+            _stays(state, Stays(kept.task, kept.stays_s, kept.tail, kept.marks), now, acts)
         _stop_after_failure(task, acts)
 
 
@@ -203,14 +206,23 @@ def _rank_exited(state: State, fact: RankExited, now: float, acts: list[Act]) ->
     task.exits.append(fact.exit)
     if not task.failed_s and not fact.exit.ok and not fact.exit.ours:
         task.failed_s = now
-    _stop_after_failure(task, acts)
+    if not fact.stays:
+        _stop_after_failure(task, acts)
 
 
 def _stop_after_failure(task: Task, acts: list[Act]) -> None:
     """The ranks of a task stand and fall together; the first to fail names the cause."""
-    if task.stop_grace_s is None and any(not each.ok for each in task.exits):
+    if task.stop_grace_s is None and not task.stays and any(not each.ok for each in task.exits):
         task.stop_grace_s = float(task.duty.get("grace_s", 30.0))
         acts.append(Stop(task.key, task.stop_grace_s))
+
+
+def _stays(state: State, fact: Stays, now: float, acts: list[Act]) -> None:
+    """All its ranks have ended, one by its own failure: that is told at once, though its place is not free yet."""
+    task = state.tasks.get(fact.task)
+    if task is not None and task.phase == GOING and task.stays is None:
+        task.stays = (name_outcome(task.exits, fact.tail, fact.marks), now + fact.stays_s)
+        change(state, task.key, True, now)
 
 
 def _task_over(state: State, fact: TaskOver, now: float, acts: list[Act]) -> None:
@@ -541,6 +553,7 @@ _HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
     PrepareFailed: _prepare_failed,
     CheckpointBad: _checkpoint_bad,
     Spawned: _spawned,
+    Stays: _stays,
     RankExited: _rank_exited,
     TaskOver: _task_over,
     LimitReached: _limit_reached,

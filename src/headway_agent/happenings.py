@@ -40,6 +40,17 @@ class Kept:
     grace_s: float = 30.0
     leftovers: bool = False  # There are files that may have to be kept.
     marks: Mapping[str, Any] = field(default_factory=dict)  # See outcomes.name_outcome.
+    stays_s: float = 0.0  # Its ranks have failed, and its place is kept for so long in all.
+
+
+@dataclass(frozen=True)
+class Stays:
+    """The ranks of a task have failed, and its place is kept for a look."""
+
+    task: str
+    stays_s: float
+    tail: str = ""
+    marks: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,7 @@ class Spawned:
 class RankExited:
     task: str
     exit: Exit
+    stays: bool = False  # The keeper keeps the place of the task: there is nothing to stop.
 
 
 @dataclass(frozen=True)
@@ -296,6 +308,7 @@ if TYPE_CHECKING:
         PrepareFailed,
         CheckpointBad,
         Spawned,
+        Stays,
         RankExited,
         TaskOver,
         LimitReached,

@@ -43,6 +43,8 @@ class Keeper:
         self.exits: list[list[Any]] = []
         self.over: list[str] = []
         self.forgotten: list[str] = []
+        self.stays: list[list[Any]] = []
+        self.places: dict[str, tuple[Any, dict[str, str]]] = {}  # Of tasks that may stay: how their first rank began.
         self.orphans: dict[int, str] = {}
         self.strays: dict[int, set[str]] = {}  # Descendants without a tag: whose they may be.
         self.agent: socket.socket | None = None
@@ -151,7 +153,7 @@ class Keeper:
     def _timeout_s(self) -> float | None:
         if self.table.waiting:
             return 0.0
-        if self.table.finishing:
+        if any(not task.stay_pid for task in self.table.finishing.values()):
             return LOOK_AGAIN_S
         if self.ending:
             return LOOK_AGAIN_S
@@ -252,6 +254,8 @@ class Keeper:
         env["HEADWAY_TASK"] = task.key
         env["HEADWAY_NODE_DIR"] = self.node_dir.path
         env["HEADWAY_KEEPER"] = str(self.generation)
+        if task.stay:
+            self.places.setdefault(task.key, (how, env))
         try:
             pid = spawning.start(how, env, granting.words_before(task.group, task.limits) if task.limits else [])
         except spawning.CannotStart as problem:
@@ -268,6 +272,8 @@ class Keeper:
         self._adopt()
         now = boottime_s()
         for task in list(self.table.finishing.values()):
+            if self.table.wants_to_stay(task):
+                self._stay(task, now)
             groups = []
             for rank in task.ranks:
                 rank.group_gone = rank.group_gone or not processes.group_alive(rank.pid)
@@ -279,9 +285,26 @@ class Keeper:
                 continue
             number = self.table.leftover_signal(task, now)
             for pid in orphans if number else ():
-                _signal(pid, number)
+                if pid != task.stay_pid or task.killed:
+                    _signal(pid, number)
             if number:
                 self._send_signals([(leader, number) for leader in groups], [])
+
+    def _stay(self, task: keeping.Task, now: float) -> None:
+        """Keep the place of a failed task for a look: a process with its environment, in its directory, that waits."""
+        how, env = self.places[task.key]
+        waits = ["/bin/sh", "-c", "trap '' TERM HUP INT; exec sleep \"$0\"", str(int(task.stay["s"]) + 60)]
+        try:
+            pid = spawning.start({"argv": waits, "cwd": how["cwd"], "out": "/dev/null"}, env)
+        except spawning.CannotStart as problem:
+            self.log.say("place not kept", task=task.key, error=str(problem))
+            task.stay = {}
+            return
+        finally:
+            os.chdir("/")
+        self.table.stays(task, pid, now)
+        self.orphans[pid] = task.key
+        self.stays.append([task.key, task.stay["s"]])
 
     def _adopt(self) -> None:
         """Find the children that we did not start: descendants whose parents ended. Each belongs to some task."""
@@ -303,6 +326,7 @@ class Keeper:
         if task.group is not None:
             task.group.remove()
         task.cpus = ()
+        self.places.pop(task.key, None)
         self._record(self.table.over(task))
         if task.forget:
             self._forget(task.key)
@@ -358,7 +382,7 @@ class Keeper:
         self.agent = fresh
         self.selector.register(fresh, selectors.EVENT_READ, self._hear)
         # What it is told from here on is in addition to this list.
-        self.spawned, self.exits, self.over, self.forgotten = [], [], [], []
+        self.spawned, self.exits, self.over, self.forgotten, self.stays = [], [], [], [], []
         self._send(
             {
                 "is": "hello",
@@ -417,7 +441,8 @@ class Keeper:
 
     def _tell(self) -> None:
         news = {"spawned": self.spawned, "exits": self.exits, "over": self.over, "forgotten": self.forgotten}
-        self.spawned, self.exits, self.over, self.forgotten = [], [], [], []
+        news["stays"] = self.stays
+        self.spawned, self.exits, self.over, self.forgotten, self.stays = [], [], [], [], []
         said = {word: items for word, items in news.items() if items}
         if said:
             self._send(dict(said, **{"is": "news"}))

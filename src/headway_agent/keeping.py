@@ -53,6 +53,8 @@ class Task:
         "port",
         "ranks",
         "started_at",
+        "stay",
+        "stay_pid",
         "why",
     )
 
@@ -74,6 +76,8 @@ class Task:
         self.killed = False
         self.lost = False
         self.forget = False
+        self.stay: Mapping[str, Any] = {}  # How long its place is kept after a failure, and for which codes not.
+        self.stay_pid = 0  # What holds the place meanwhile.
 
     @property
     def ranks_alive(self) -> bool:
@@ -116,6 +120,7 @@ class Table:
         task.launch = launch
         task.notice_signal = int(launch.get("notice_signal", SIGTERM))
         task.limits = launch.get("limits") or {}
+        task.stay = launch.get("stay") or {}
         task.ranks = [Rank(rank["rank"]) for rank in launch["ranks"]]
         self.tasks[key] = task
 
@@ -194,6 +199,19 @@ class Table:
         self.stopping[key] = task
         return (_signals(task, task.notice_signal) if first and grace_s > 0 else []), []
 
+    def wants_to_stay(self, task: Task) -> bool:
+        """Whether the place of a task whose ranks have all exited is to be kept: one of them failed by itself."""
+        if not task.stay or task.stay_pid or task.forget:
+            return False
+        spared = (0, *task.stay.get("not", ()))
+        return any(rank.exit and rank.pid and not rank.exit[2] and rank.exit[0] not in spared for rank in task.ranks)
+
+    def stays(self, task: Task, pid: int, now: float) -> None:
+        """A process of ours holds the place; the end of it is like the end of a grace."""
+        task.stay_pid, task.killed = pid, False
+        task.kill_at_s = now + float(task.stay["s"])
+        self.stopping[task.key] = task
+
     def forget(self, key: str, now: float) -> tuple[list[Signal], list[Record]]:
         """Nobody wants it any more. What is alive of it is ended at once; the record goes when that is done."""
         task = self.tasks.get(key)
@@ -214,15 +232,18 @@ class Table:
                     signals += more[0]
                     records += more[1]
         for task in self.stopping.values():
-            if not task.killed and task.kill_at_s is not None and now >= task.kill_at_s:
+            at_s = task.kill_at_s
+            if task.stay_pid and at_s is not None:
+                at_s = min(at_s, self.kill_by_s())  # No place is kept beyond the lease.
+            if not task.killed and at_s is not None and now >= at_s:
                 task.killed = True
                 signals += _signals(task, SIGKILL)
         return signals, records
 
     def leftover_signal(self, task: Task, now: float) -> int:
         """What to send to the descendants that outlived a task's ranks: SIGTERM once, then SIGKILL; 0 for nothing."""
-        if task.killed:
-            return SIGKILL
+        if task.killed or task.stay_pid:
+            return SIGKILL  # While the place is kept, nothing else of it may go on.
         if task.key not in self.stopping or task.kill_at_s is None:
             task.kill_at_s = now + LEFTOVER_GRACE_S
             self.stopping[task.key] = task
@@ -261,6 +282,7 @@ class Table:
                 "exits": [[rank.number, *rank.exit] for rank in task.ranks if rank.exit is not None],
                 "pids": [rank.pid for rank in task.ranks if rank.pid and rank.exit is None],
                 **watch_of(task),
+                **({"stays_s": task.stay["s"]} if task.stay_pid and task.phase == GOING else {}),
             }
             for task in self.tasks.values()
             if not task.forget

@@ -70,6 +70,9 @@ def launch_of(
             for local in range(ranks)
         ],
     }
+    stay = (duty.get("progress") or {}).get("stay")
+    if stay:
+        launch["stay"] = stay
     sign = str((duty.get("progress") or {}).get("notice_signal") or "SIGTERM")
     if sign != "SIGTERM":
         launch["notice_signal"] = int(getattr(signal, sign, signal.SIGTERM))

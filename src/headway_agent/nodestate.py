@@ -57,6 +57,7 @@ class Task:
     outcome: Mapping[str, Any] | None = None
     failed_s: float = 0.0  # When the first of its ranks failed by itself.
     reclaimed: bool = False  # The machine's own notice ended it.
+    stays: tuple[Mapping[str, Any], float] | None = None  # How it failed, and until when its place is kept.
     notice: tuple[str, float] | None = None  # Why its ranks were told to end, and when their grace is over.
 
 

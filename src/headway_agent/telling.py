@@ -159,6 +159,9 @@ def _report(task: Task, now: float) -> dict[str, Any]:
         if task.failed_s:
             # How long ago, not when: clocks of nodes differ, and of a gang the first to fail is wanted.
             report["outcome"]["failed_ago_s"] = round(max(0.0, now - task.failed_s), 3)
-    elif task.started_at:
-        report["started_at"] = task.started_at
+    else:
+        if task.started_at:
+            report["started_at"] = task.started_at
+        if task.stays:
+            report["stays"] = {"outcome": dict(task.stays[0]), "left_s": round(max(0.0, task.stays[1] - now), 3)}
     return report

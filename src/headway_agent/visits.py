@@ -7,6 +7,7 @@ and ends with the task, with the visitor, and with the agent.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -166,7 +167,7 @@ class Visit:
     def _command(self) -> None:
         env, cwd = place_of(self.task, self._node_path, self._told.get("rank"))
         env[TAG] = self.id
-        argv = [str(word) for word in self._told.get("command") or ()] or [_shell(env), "-i"]
+        argv = [str(word) for word in self._told.get("command") or ()] or [_shell(env)]
         if self._told.get("tty"):
             self._in_terminal(argv, env, cwd)
         else:
@@ -213,7 +214,9 @@ class Visit:
                 argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd, start_new_session=True, bufsize=0
             )
         except OSError as error:
-            raise NoPlace(_why_not(argv, error)) from None
+            self._say(STDERR, f"headway: {_why_not(argv, error)}\n".encode())
+            self._say(EXIT, b"127" if error.errno == errno.ENOENT else b"126")  # As a shell would say it.
+            return
         self._end_it = lambda: _end_session(process)
         threading.Thread(target=self._into_pipe, args=(process,), name="visit-in", daemon=True).start()
         errors = threading.Thread(target=self._copy, args=(process, process.stderr, STDERR), name="visit-err")

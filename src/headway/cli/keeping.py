@@ -36,6 +36,7 @@ def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--checkpoint-keep", metavar="N", type=int, help="How many checkpoints are kept. [default: 3]"),
         click.option("--notice-signal", metavar="SIGNAL", help="What tells a rank to save. [default: SIGTERM]"),
         click.option("--stalled-after", metavar="TIME", help="End it when nothing is written for this time."),
+        click.option("--hold-on-failure", metavar="TIME", help="Keep its place for so long after a failure."),
         click.option("--pending-max", metavar="TIME", help="The longest time that it may wait to start."),
     ]
     for flag in reversed(flags):
@@ -64,6 +65,9 @@ def keeping_given(given: dict[str, Any], base: Mapping[str, Any], cwd: str) -> d
         value = given.pop(name)
         if value is not None:
             found[name] = value
+    hold = given.pop("hold_on_failure")
+    if hold is not None:
+        found["on_failure"] = {"hold": hold}
     if given.pop("allow_large"):
         found["allow_large"] = True
     return found

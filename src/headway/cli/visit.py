@@ -71,4 +71,4 @@ def terminal_size() -> dict[str, int]:
         size = os.get_terminal_size(sys.stdin.fileno())
     except OSError:
         return {}
-    return {"rows": size.lines, "columns": size.columns}
+    return {"rows": size.lines, "columns": size.columns} if size.lines and size.columns else {}

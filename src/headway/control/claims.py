@@ -11,6 +11,7 @@ from headway.core.checkpoints import Checkpoint
 from headway.core.model import Job, Task
 from headway.core.params import command_with, seed_of
 from headway.core.progress_spec import PLAIN, Progress
+from headway.core.retry import REQUEUE_EXIT_CODE
 
 
 def claim_body(job: Job, task: Task, resume: Checkpoint | None) -> dict[str, Any]:
@@ -55,6 +56,8 @@ def _words(progress: Progress) -> dict[str, Any]:
         "params": dict(progress.params),
         "outputs": list(progress.outputs),
         "limits": _limits(progress),
+        "stay": progress.stay_s
+        and {"s": progress.stay_s, "not": [REQUEUE_EXIT_CODE, *(progress.again.on_exit_codes or ())]},
         "log_policies": [
             {"pattern": each.pattern, "label": each.label, "action": each.action} for each in progress.log_policies
         ],

@@ -16,7 +16,7 @@ from headway.control.logs import note_overgrown
 from headway.control.sessions import Session
 from headway.core.errors import BadInput, HeadwayError
 from headway.core.events import Event
-from headway.core.lifecycle import Claimed, NodeLost, PrepareFailed, Refused, Signal, TaskEnded, TaskMissing
+from headway.core.lifecycle import Claimed, NodeLost, PrepareFailed, Refused, Signal, Stayed, TaskEnded, TaskMissing
 from headway.core.model import Cause, Node, Outcome, Phase, Resources, State, split_key, task_key
 from headway.storage.protocol import check_key
 from headway.store.protocol import LogRange
@@ -78,6 +78,9 @@ class Sync:
         signal: Signal
         if phase in ("claimed", "running"):
             signal = Claimed(attempt, index, str(raw.get("address", "")), int(raw.get("port", 0)))
+            if raw.get("stays"):
+                left_s = max(0.0, float(raw["stays"].get("left_s", 0.0)))
+                signal = Stayed(attempt, index, read_outcome(raw["stays"].get("outcome") or {}, desk.now), left_s)
         elif phase == "refused":
             signal = Refused(attempt, index, str(raw.get("detail", ""))[:500])
         elif phase == "failed_prepare":

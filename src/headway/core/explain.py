@@ -6,6 +6,7 @@ Data in, words out. The same sentence appears in the CLI, the API and the dashbo
 from __future__ import annotations
 
 from headway.core.causes import TABLE
+from headway.core.lifecycle import place_kept
 from headway.core.model import Attempt, Cause, Job, State
 from headway.core.scheduler import Waiting
 from headway.core.shares import Short
@@ -150,6 +151,12 @@ def explain_state(job: Job, waiting: Waiting | None = None, now: float = 0.0) ->
         return f"starts: attempt {job.number} is placed on {nodes} and waits to be claimed"
     if job.state is State.RUNNING:
         return f"runs: attempt {job.number} on {', '.join(job.attempt.nodes) if job.attempt else ''}"
+    if job.state is State.STOPPING and place_kept(job):
+        left = show_duration(max(0.0, (job.stop_by or now) - now))
+        return (
+            f"failed: {explain_cause(job)}; its place is kept for {left}: "
+            f"headway ssh {job.id} looks at it, headway stop {job.id} gives it back"
+        )
     if job.state is State.STOPPING:
         left = f", killed in {show_duration(job.stop_by - now)}" if job.stop_by and job.stop_by > now else ""
         return f"stops: {explain_cause(job)}{left}"

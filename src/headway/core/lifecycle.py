@@ -99,6 +99,16 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Stayed:
+    """The ranks of a task have failed; its place is kept for a look, so that it has not ended yet."""
+
+    attempt: int
+    task: int
+    outcome: Outcome
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TaskMissing:
     """The node answered and does not have this task. (A node that did not answer says nothing.)"""
 
@@ -168,6 +178,7 @@ Signal = (
     | ResumeSpoiled
     | Progressed
     | TaskEnded
+    | Stayed
     | TaskMissing
     | NodeLost
     | CancelAsked
@@ -308,6 +319,24 @@ def _task_ended(job: Job, signal: TaskEnded, now: float) -> Job:
     return _over(replace(job, attempt=attempt), now)
 
 
+def _stayed(job: Job, signal: Stayed, now: float) -> Job:
+    """It stops because of its failure; the time for which its place is kept is its grace."""
+    attempt = _current(job)
+    task = _task_in(job, signal.task, Phase.GOING)
+    if task is None or signal.outcome.cause is None:
+        return job
+    failed = replace(task, outcome=signal.outcome)
+    attempt = replace(attempt, tasks=_with(attempt.tasks, failed), exit_code=signal.outcome.exit_code)
+    job = replace(job, attempt=attempt)
+    return _begin_stop(job, _cause_of(signal.outcome), _told(attempt, failed), now, signal.left_s)
+
+
+def place_kept(job: Job) -> bool:
+    """Whether it has failed, and its place is kept for a look."""
+    kept = job.state is State.STOPPING and job.attempt is not None
+    return kept and any(task.outcome is not None and not task.over for task in _current(job).tasks)
+
+
 def _told(attempt: Attempt, task: Task) -> str:
     """What is said of a task's end; in a gang, with the node on which it was."""
     outcome = task.outcome
@@ -390,6 +419,8 @@ def _node_lost(job: Job, signal: NodeLost, now: float) -> Job:
 
 
 def _cancel_running(job: Job, signal: CancelAsked, now: float) -> Job:
+    if place_kept(job):  # It has ended by itself already: only its place is given back.
+        return _shorten_grace(job, replace(signal, grace_s=signal.grace_s or 0.0), now)
     if job.state is State.STOPPING and job.cause is Cause.CANCELLED:
         return _shorten_grace(job, signal, now)
     grace_s = job.spec.grace_s if signal.grace_s is None else signal.grace_s
@@ -516,6 +547,7 @@ _BY_NAME: dict[str, tuple[type, Callable[[Job, Any, float], Job]]] = {
     "ResumeSpoiled": (ResumeSpoiled, _resume_spoiled),
     "Progressed": (Progressed, _progressed),
     "TaskEnded": (TaskEnded, _task_ended),
+    "Stayed": (Stayed, _stayed),
     "TaskMissing": (TaskMissing, _task_missing),
     "StopDecided": (StopDecided, _stop_decided),
     "RetryAsked": (RetryAsked, _retry_now),

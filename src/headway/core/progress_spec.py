@@ -27,6 +27,7 @@ PLATFORM_MAX = 20
 CAPACITY_MAX = 1000
 QUICK_MAX = 3
 PATTERN_MAX = 500
+STAY_S_MAX = 7 * 86400.0
 SEED_MAX = 2**32 - 1  # What PYTHONHASHSEED and most generators take.
 
 Value = str | int | float | bool
@@ -114,6 +115,7 @@ class Progress:
     log_policies: tuple[LogPolicy, ...] = ()
     limits: Limits = Limits()
     resume_from: ResumeFrom | None = None
+    stay_s: float = 0.0  # How long its place is kept for a look after it has failed.
 
 
 PLAIN = Progress()
@@ -133,6 +135,7 @@ KEYS: dict[str, str] = {
     "log_policies": "what a line in the log means: pattern, label, action",
     "limits": "open_files, output, stalled_after, pending, pin_cpus",
     "resume_from": "a checkpoint of another job to begin from: job, step",
+    "on_failure": "hold: how long its place is kept after a failure, for a look, such as 30m",
 }
 _ENVIRONMENT = {"kind": "", "path": "", "digest": ""}
 _INPUT = {"url": "", "sha256": ""}
@@ -143,6 +146,7 @@ _RETRY = {"max": "", "on_exit_codes": "", "capacity_max": "", "platform_max": ""
 _POLICY = {"pattern": "", "label": "", "action": ""}
 _LIMITS = {"open_files": "", "output": "", "stalled_after": "", "pending": "", "pin_cpus": ""}
 _RESUME = {"job": "", "step": ""}
+_ON_FAILURE = {"hold": ""}
 
 
 def read_progress(raw: Mapping[str, Any]) -> Progress:
@@ -165,6 +169,7 @@ def read_progress(raw: Mapping[str, Any]) -> Progress:
         log_policies=read("log_policies", _policies, ()),
         limits=read("limits", _limits, Limits()),
         resume_from=read("resume_from", _resume, None),
+        stay_s=read("on_failure", _stay, 0.0),
     )
 
 
@@ -247,6 +252,7 @@ def _show_all(progress: Progress, retries_max: int, grace_s: float) -> dict[str,
             "pin_cpus": limits.pin_cpus,
         },
         "resume_from": resume and {"job": resume.job, "step": resume.step},
+        "on_failure": {"hold": progress.stay_s} if progress.stay_s else None,
     }
 
 
@@ -427,6 +433,18 @@ def _longer_than_nothing(value: Any, what: str) -> float:
     seconds = duration_s(value, what)
     if seconds <= 0:
         raise BadInput(f'{what}: "{value}" is not longer than nothing', "leave it out for no limit")
+    return seconds
+
+
+def _stay(raw: Any, what: str) -> float:
+    """`{hold: 30m}`, or in one word `hold 30m`."""
+    if isinstance(raw, str):
+        word, _, time = raw.strip().partition(" ")
+        raw = {word: time.strip()}
+    check_keys(raw, _ON_FAILURE, what)
+    seconds = _longer_than_nothing(raw.get("hold"), f"{what}.hold")
+    if seconds > STAY_S_MAX:
+        raise BadInput(f"{what}.hold: {raw['hold']} is too long", f"at most {STAY_S_MAX / 86400:g} days")
     return seconds
 
 

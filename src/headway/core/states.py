@@ -41,7 +41,7 @@ TASK_FOLLOWS: dict[Phase, frozenset[Phase]] = {
 HEARS: dict[State, tuple[str, ...]] = {
     State.QUEUED: ("Placed", "CancelAsked", "RetryAsked", "CanNeverRun", "SpecChanged", "PendingOver"),
     State.STARTING: ("Claimed", "Refused", "ClaimOverdue", "PrepareFailed", "ResumeSpoiled", "NodeLost", "CancelAsked"),
-    State.RUNNING: ("TaskEnded", "TaskMissing", "NodeLost", "CancelAsked", "StopDecided", "Progressed"),
+    State.RUNNING: ("TaskEnded", "Stayed", "TaskMissing", "NodeLost", "CancelAsked", "StopDecided", "Progressed"),
     State.STOPPING: ("TaskEnded", "TaskMissing", "NodeLost", "CancelAsked", "Progressed"),
     State.SUCCEEDED: (),
     State.FAILED: (),
