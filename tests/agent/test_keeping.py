@@ -117,6 +117,45 @@ def test_leftovers_get_sigterm_once_then_sigkill() -> None:
     assert table.leftover_signal(task, 51.0) == SIGKILL
 
 
+def stayed(*codes: int | None, ours: str = "", now: float = 100.0) -> Table:
+    """A table with one task that wants its place kept, whose ranks have exited with these codes."""
+    table = Table()
+    table.lease(5000.0, 5000.0)
+    ranks = [{"rank": number} for number in range(len(codes))]
+    table.hold({"task": T, "grace_s": 10.0, "ranks": ranks, "stay": {"s": 600.0, "not": [99]}})
+    table.go(T, {}, 0.0)
+    task = table.waiting.pop()
+    table.begun(task, 5.0)
+    for rank, code in zip(task.ranks, codes, strict=True):
+        table.spawned(task, rank, 11 + rank.number, 0.0)
+        task.why = ours
+        table.exited(11 + rank.number, code, None, False)
+    return table
+
+
+def test_the_place_of_a_task_that_failed_by_itself_is_kept() -> None:
+    assert stayed(3).wants_to_stay(stayed(3).tasks[T])
+    for table in (stayed(0), stayed(99), stayed(1, ours="stop")):
+        assert not table.wants_to_stay(table.tasks[T])
+
+
+def test_a_kept_place_ends_with_its_time_with_a_stop_and_with_the_lease() -> None:
+    for end in ("time", "stop", "lease"):
+        table = stayed(3)
+        task = table.tasks[T]
+        table.stays(task, 77, 100.0)
+        assert not table.wants_to_stay(task)
+        assert table.leftover_signal(task, 101.0) == SIGKILL, "what else is left of it may not go on"
+        table.due(101.0)
+        assert not task.killed
+        if end == "stop":
+            table.stop(T, 0.0, "stop", 200.0)
+        elif end == "lease":
+            table.lease(210.0, 100.0)
+        table.due(200.0 if end == "stop" else 209.0 if end == "lease" else 700.0)
+        assert task.killed, end
+
+
 def test_a_forgotten_task_is_ended_at_once() -> None:
     table = a_table(11)
     assert table.forget(T, 5.0) == ([], [])

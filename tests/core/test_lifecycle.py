@@ -24,10 +24,12 @@ from headway.core.lifecycle import (
     Seat,
     Signal,
     SpecChanged,
+    Stayed,
     StopDecided,
     TaskEnded,
     TaskMissing,
     charged,
+    place_kept,
     step,
 )
 from headway.core.model import Cause, Job, Outcome, Phase, State
@@ -69,6 +71,7 @@ SIGNALS: dict[str, Callable[[int], Signal]] = {
     "progressed": lambda attempt: Progressed(attempt, 9),
     "ended well": lambda attempt: TaskEnded(attempt, 0, FINE),
     "ended badly": lambda attempt: TaskEnded(attempt, 0, BROKEN),
+    "stayed": lambda attempt: Stayed(attempt, 0, BROKEN, 1800.0),
     "missing": lambda attempt: TaskMissing(attempt, 0),
     "node lost": lambda attempt: NodeLost(attempt, "n1", "gone"),
     "other node lost": lambda attempt: NodeLost(attempt, "n2", "gone"),
@@ -91,6 +94,7 @@ spoiled          .          .            starting   .          .          .     
 progressed       .          .            .          running    stopping   stopping    .          .       .
 ended well       .          .            .          succeeded  failed     cancelled   .          .       .
 ended badly      .          .            .          failed     failed     cancelled   .          .       .
+stayed           .          .            .          stopping   .          .           .          .       .
 missing          .          .            .          queued     failed     cancelled   .          .       .
 node lost        .          .            queued     queued     failed     cancelled   .          .       .
 other node lost  .          .            .          .          .          .           .          .       .
@@ -264,6 +268,19 @@ def test_a_lost_node_takes_all_its_tasks_and_no_others() -> None:
     job = after(job, TaskEnded(1, 1, BROKEN))
     assert (job.state, job.cause, job.detail) == (State.QUEUED, Cause.NODE_LOST, "power cut")
     assert (job.avoid, job.retries.platform, job.retries.user) == (("n1",), 1, 0)
+
+
+def test_a_kept_place_is_given_back_on_request_and_the_job_still_failed_by_itself() -> None:
+    kept = after(running(), Stayed(1, 0, BROKEN, 1800.0))
+    assert (kept.state, kept.cause, kept.stop_by) == (State.STOPPING, Cause.USER_CODE, NOW + 1800)
+    assert place_kept(kept)
+    assert len(kept.alive) == 1
+    given_back = after(kept, CancelAsked("ada"))
+    assert (given_back.cause, given_back.stop_by) == (Cause.USER_CODE, NOW)
+    ended = after(given_back, TaskEnded(1, 0, BROKEN))
+    assert (ended.state, ended.cause) == (State.FAILED, Cause.USER_CODE)
+    assert after(kept, NodeLost(1, "n1", "gone")).state is State.FAILED
+    assert not place_kept(stopping())
 
 
 def test_a_finished_job_never_changes_whatever_is_said() -> None:

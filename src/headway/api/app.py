@@ -8,7 +8,20 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from headway.api import agents, bundles, changing, events, jobs, logs, problems, progress, schedules, server, setup, visits
+from headway.api import (
+    agents,
+    bundles,
+    changing,
+    events,
+    jobs,
+    logs,
+    problems,
+    progress,
+    schedules,
+    server,
+    setup,
+    visits,
+)
 from headway.api.access import Gate, guard
 from headway.api.services import Services
 

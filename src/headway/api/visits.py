@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from headway.api.access import Right, actor_of
 from headway.api.documents import ANY, RAW, body
 from headway.api.reading import read_object
 from headway.api.services import Services
@@ -28,7 +29,6 @@ from headway.core.fields import check_keys
 HELD_BYTES_MAX = 1 << 20
 VISITS_MAX = 1000
 KEYS = ("kind", "command", "rank", "port", "tty", "term", "rows", "columns")
-USER = "local"
 MEDIA = "application/octet-stream"
 
 
@@ -105,9 +105,11 @@ class Board:
         for visit in [each for each in self.visits.values() if not each.taken and each.begun_at < late]:
             del self.visits[visit.id]
 
-    def get(self, visit: str) -> Visit:
-        found = self.visits.get(visit)
-        if found is None:
+    def get(self, visit: str, request: Request) -> Visit:
+        """The visit, for the two who take part in it: whoever asked for it, and the node that is visited."""
+        found, actor = self.visits.get(visit), actor_of(request)
+        part = found and (found.node in ("", actor.node) if actor.kind == "agent" else actor.name == found.user)
+        if found is None or not (part or actor.kind in ("house", "server")):
             raise NotFound("this visit is over, or never was")
         return found
 
@@ -169,40 +171,45 @@ def _for_visitors(router: APIRouter, services: Services, board: Board) -> None:
         job = await run_in_threadpool(views.find_job, services.store, ref)
         board.make_room()
         name = secrets.token_urlsafe(16)
-        made = board.visits[name] = Visit(name, "", USER, services.mono())  # First: the agent may be at once there.
+        actor = actor_of(request)
+        if not actor.may(Right.CHANGE, job.spec.project):
+            raise NotFound(f'no job "{ref[:80]}"')
+        made = board.visits[name] = Visit(
+            name, "", actor.name, services.mono()
+        )  # First: the agent may be at once there.
         try:
-            made.node = await services.do(OpenVisit(job.id, name, ask, USER))
+            made.node = await services.do(OpenVisit(job.id, name, ask, actor.name))
         except BaseException:
             del board.visits[name]
             raise
         return JSONResponse({"visit": {"id": name, "job": job.id, "node": made.node}}, 201)
 
     @router.get("/api/v1/visits/{visit}/out", responses=RAW)
-    async def out(visit: str) -> Response:
+    async def out(visit: str, request: Request) -> Response:
         """What comes from the node, as frames."""
-        found = board.get(visit)
+        found = board.get(visit, request)
         found.taken = True
         return StreamingResponse(board.out(found), media_type=MEDIA)
 
     @router.post("/api/v1/visits/{visit}/in", status_code=204)
     async def bring(visit: str, request: Request) -> Response:
         """What goes to the node, as frames."""
-        return await board.bring(request, board.get(visit).to_node)
+        return await board.bring(request, board.get(visit, request).to_node)
 
 
 def _for_agents(router: APIRouter, services: Services, board: Board) -> None:
-    def came(visit: str) -> Visit:
-        found = board.get(visit)
+    def came(visit: str, request: Request) -> Visit:
+        found = board.get(visit, request)
         services.control.run(lambda cycle: cycle.book.doors.answered(found.id))
         found.answered.set()
         return found
 
     @router.get("/agent/visits/{visit}/in", responses=RAW)
-    async def to_node(visit: str) -> Response:
+    async def to_node(visit: str, request: Request) -> Response:
         """What the visitor sends, for the agent."""
-        return StreamingResponse(board.to_node(came(visit)), media_type=MEDIA)
+        return StreamingResponse(board.to_node(came(visit, request)), media_type=MEDIA)
 
     @router.post("/agent/visits/{visit}/out", status_code=204)
     async def from_node(visit: str, request: Request) -> Response:
         """What the agent sends, for the visitor."""
-        return await board.bring(request, came(visit).to_visitor)
+        return await board.bring(request, came(visit, request).to_visitor)

@@ -78,7 +78,7 @@ def _raw() -> Iterator[None]:
     """Every key goes to the other side, Ctrl-C too."""
     handle = sys.stdin.fileno()
     before = termios.tcgetattr(handle)
-    terminals.setraw(handle)
+    terminals.setraw(handle, termios.TCSADRAIN)  # What was typed ahead is not lost.
     try:
         yield
     finally:

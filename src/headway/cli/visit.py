@@ -20,7 +20,7 @@ from headway.core.errors import BadInput
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @output_options
 def exec_(job: str, rank: int | None, tty: bool, command: tuple[str, ...], output: Output) -> int:
-    """Run a command where a job runs: headway exec JOB -- nvidia-smi.
+    """Run a command where a job runs, such as headway exec JOB -- nvidia-smi.
 
     It has the environment and the directory of a rank, and the exit code is its own. It ends with the job.
     """
