@@ -180,6 +180,8 @@ class Machine:
         self.asleep_until = 0.0
         if self.keeper is not None:
             self.keeper.turn()  # Its timer was due while all slept; nobody on this machine is quicker.
+        else:
+            self.sweep()  # So was the guard of a keeper that died just before.
         self.simulation.oracle.woke_up(self.name)
 
     # --- processes ---

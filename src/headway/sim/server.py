@@ -89,6 +89,7 @@ class Server:
             return
         self.world.tell("server", f"died: {why}")
         self.cycle = None
+        self._rouse()  # Its successor is a new process, and awake.
         self._inbox = []
         self.world.after(self.world.between(0.2, RESTART_S * 2), self.start)
 
@@ -103,12 +104,15 @@ class Server:
 
     def wake(self) -> None:
         if self.asleep_until:
-            if self._clock_stops:
-                self.mono_lag_s += self.world.now - self._slept_at
-            self.asleep_until = 0.0
+            self._rouse()
             if self.mono() - self._slept_mono > self.simulation.settings.tick_gap_s:
                 self.simulation.oracle.listening_since = self.mono()
             self._turn_soon()
+
+    def _rouse(self) -> None:
+        if self.asleep_until and self._clock_stops:
+            self.mono_lag_s += self.world.now - self._slept_at
+        self.asleep_until = 0.0
 
     @property
     def asleep(self) -> bool:
