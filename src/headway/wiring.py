@@ -214,6 +214,7 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
     from headway.control.accounts import shared_signer
     from headway.control.collecting import Collecting
     from headway.control.cycle import Cycle
+    from headway.control.foresight import Aside
     from headway.control.housekeeping import Housekeeping
     from headway.control.performer import Performer
     from headway.control.thread import ControlThread
@@ -242,7 +243,9 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
         for each in collecting:
             each.dropped(said.dropped)
 
-    cycle = Cycle(store, settings, [], lead.epoch, time.monotonic(), publish, agent.version, new_id)
+    cycle = Cycle(
+        store, settings, [], lead.epoch, time.monotonic(), publish, agent.version, new_id, signer.key, Aside()
+    )
     control = ControlThread(cycle, on_lost_lead)
     performer = Performer(control, engine_maker(settings, home, agent, storage, signer, url))
     about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}

@@ -74,10 +74,12 @@ def read_flags(words: list[str]) -> tuple[str, dict[str, Any]]:
 
 
 def main(words: list[str]) -> int:
-    if words[:1] in (["mpi-lead"], ["mpi-hold"]):
+    if words[:1] in (["mpi-lead"], ["mpi-hold"], ["mpi-reach"]):
         from headway_agent import mpi
 
-        return mpi.lead(words[1:]) if words[0] == "mpi-lead" else mpi.hold()
+        if words[0] == "mpi-hold":
+            return mpi.hold()
+        return mpi.lead(words[1:]) if words[0] == "mpi-lead" else mpi.reach(words[1:])
     try:
         command, flags = read_flags(words)
     except BadFlags as problem:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, Mapping, Sequence
 
 HOSTS = "hosts"
+MPI_HOSTS = "mpi-hosts"
 LOOPBACK = ("127.", "::1", "localhost")
 
 
@@ -28,6 +29,8 @@ def static_env(duty: Mapping[str, Any], task_dir: str, address: str) -> dict[str
             PET_RDZV_BACKEND="static",  # Ranks stay where we put them; c10d would give them out as nodes come.
             PET_RDZV_ID="-".join(str(duty["task"]).split("/")[:2]),
         )
+    if duty.get("gang_key"):
+        env["HEADWAY_GANG_KEY"] = str(duty["gang_key"])
     if address.startswith(LOOPBACK):
         env["GLOO_SOCKET_IFNAME"] = "lo"  # Else it takes the interface of the machine's name, which may have none.
     return env
@@ -97,4 +100,4 @@ def mpi_argv(argv: Sequence[str], own: Sequence[str], duty: Mapping[str, Any], t
     if int(duty.get("node_rank") or 0):
         return [*own, "mpi-hold"]
     world = str(duty.get("world_size") or 1)
-    return [*own, "mpi-lead", f"{task_dir}/{HOSTS}", world, *argv]
+    return [*own, "mpi-lead", f"{task_dir}/{MPI_HOSTS}", world, *argv]

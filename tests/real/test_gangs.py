@@ -13,6 +13,7 @@ import pytest
 from headway.core.errors import BadInput
 from headway.core.spec import read_spec
 from tests.living import Living
+from tests.real.mpi import have_open_mpi
 from tests.real.torching import torch_python
 from tests.waiting import wait_until
 
@@ -26,13 +27,24 @@ said["TF_CONFIG"] = json.loads(os.environ["TF_CONFIG"])
 said["hosts"] = open(os.environ["HEADWAY_HOSTFILE"]).read()
 print(json.dumps(said))
 """
-MPIRUN = """#!/bin/sh
-# Stands in for mpirun: reads the host file and runs the command once per slot, here.
-[ "$1" = --version ] && { echo "mpirun (fake)"; exit 0; }
-hosts=$2; world=$4; shift 4
-echo "hosts: $(cat "$hosts" | tr '\\n' ' ') world: $world"
-rank=0
-while [ $rank -lt "$world" ]; do OMPI_COMM_WORLD_RANK=$rank "$@" || exit $?; rank=$((rank + 1)); done
+MPI = """
+import ctypes, os, signal, sys, time
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+mpi.MPI_Init(None, None)
+world, number, add = (
+    ctypes.byref(ctypes.c_char.in_dll(mpi, f"ompi_mpi_{name}")) for name in ("comm_world", "int", "op_sum")
+)
+mine, total = ctypes.c_int(int(os.environ["RANK"])), ctypes.c_int(0)
+mpi.MPI_Allreduce(ctypes.byref(mine), ctypes.byref(total), 1, number, add, world)
+env = os.environ
+assert env["RANK"] == env["OMPI_COMM_WORLD_RANK"]
+node = os.path.basename(env["HEADWAY_NODE_DIR"])
+assert f"/{node}/" in env["HEADWAY_CHECKPOINT_DIR"]
+print(f"rank {mine.value} local {env['LOCAL_RANK']} on {node} sum {total.value}\\n", end="", flush=True)
+if sys.argv[1:]:
+    signal.signal(signal.SIGTERM, lambda *_: (print(f"told {mine.value}\\n", end="", flush=True), sys.exit(0)))
+    time.sleep(120)
+mpi.MPI_Finalize()
 """
 TRAIN = """
 import os, sys, time, torch, torch.distributed as dist
@@ -129,18 +141,31 @@ def test_the_first_failing_rank_is_named_with_its_node(nodes: Living) -> None:
     assert "ZeroDivisionError" in done["sentence"]
 
 
-def test_mpirun_is_started_once_over_all_hosts(nodes: Living) -> None:
-    tools = nodes.place / "bin"
-    tools.mkdir()
-    (tools / "mpirun").write_text(MPIRUN)
-    (tools / "mpirun").chmod(0o755)
-    words = ["--nodes", "2", "--ranks-per-node", "2", "--cpus", "0.5", "--launcher", "mpi"]
-    words += ["--env", f"PATH={tools}:/usr/bin:/bin", "--", "sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK"]
-    job = nodes.submit(*words)
+def test_a_real_mpirun_has_its_ranks_on_every_node_without_ssh(nodes: Living) -> None:
+    have_open_mpi()
+    nodes.script("sum.py", MPI)
+    words = ["--nodes", "3", "--ranks-per-node", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "2m"]
+    job = nodes.submit(*words, "--env", "PATH=/usr/bin:/bin", "--", "python3", "sum.py")
     done = nodes.wait(job)
-    assert done["state"] == "succeeded", done["sentence"]
     said = log_of(nodes, job, 1, 0, 0)
-    assert said == "hosts: 127.0.0.1 slots=4  world: 4\nrank 0\nrank 1\nrank 2\nrank 3\n"
+    assert done["state"] == "succeeded", f"{done['sentence']}\n{said}"
+    places = [task["node"] for task in done["attempts"][0]["tasks"]]
+    assert sorted(said.splitlines()) == [
+        f"rank {rank} local {rank % 2} on {places[rank // 2]} sum 15" for rank in range(6)
+    ]
+
+
+def test_a_stop_reaches_the_ranks_of_mpirun_on_every_node(nodes: Living) -> None:
+    have_open_mpi()
+    nodes.script("sum.py", MPI)
+    words = ["--nodes", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "2m", "--grace", "20s"]
+    job = nodes.submit(*words, "--env", "PATH=/usr/bin:/bin", "--", "python3", "sum.py", "stay")
+    wait_until(lambda: nodes.job(job)["state"] == "running", what="its start")
+    wait_until(lambda: log_of(nodes, job, 1, 0, 0).count("sum 1") == 2, what="both ranks")
+    nodes.ok("stop", job)
+    assert nodes.wait(job)["state"] == "cancelled"
+    assert {"told 0", "told 1"} <= set(log_of(nodes, job, 1, 0, 0).splitlines())
+    assert not [pid for pid in nodes.processes() if b"sum.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def test_without_mpirun_a_sentence_says_so(nodes: Living) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.control.doors import Doors
+from headway.control.foresight import Foresight
 from headway.control.house import House, read_house
 from headway.control.trail import Trail
 from headway.core.model import Job, JobId, Node, NodeId, State, task_key
@@ -62,6 +63,8 @@ class Book:
     shut: dict[NodeId, str] = field(default_factory=dict)  # Nodes that are closed for a reason of their own: silent, …
     ordering: Any = None  # What is remembered of ordered pools; see ordering.py.
     doors: Doors = field(default_factory=Doors)  # Visitors whom their node has not met yet.
+    foresight: Foresight = field(default_factory=Foresight)
+    secret: bytes = b""  # From which the keys of gangs are made.
     touched: set[NodeId] = field(default_factory=set)  # Nodes whose duties may have changed since the last publishing.
 
     def saw(self, before: Job | None, after: Job | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from headway.control.desk import Desk
 from headway.control.repeating import continued, take_up
 from headway.control.submitting import Origin, make_jobs
-from headway.core import explain, scheduler
+from headway.core import explain
 from headway.core.errors import BadInput, Conflict
 from headway.core.events import Event
 from headway.core.lifecycle import CancelAsked, RetryAsked
@@ -126,7 +126,7 @@ class Why:
         job = desk.get(self.job)
         waiting = None
         if job.state is State.QUEUED:
-            waiting = scheduler.why_waiting(job, desk.book.view, desk.now)
+            waiting = desk.book.foresight.why([job], desk.book.view, desk.now)[job.id]
         evidence = asdict(waiting) if waiting else {}
         sentence = explain.explain_state(job, waiting, desk.now)
         _, preparing = desk.book.trail.preparing.get(job.id, (0.0, ""))
@@ -148,7 +148,7 @@ class WhyMany:
     def apply(self, desk: Desk) -> dict[JobId, str]:
         held = [desk.book.jobs[job] for job in self.jobs if job in desk.book.jobs]
         queued = [job for job in held if job.state is State.QUEUED]
-        evidence = scheduler.why_all_waiting(queued, desk.book.view, desk.now)
+        evidence = desk.book.foresight.why(queued, desk.book.view, desk.now)
         return {job.id: explain.explain_state(job, evidence[job.id], desk.now) for job in queued}
 
 

@@ -15,6 +15,7 @@ from headway.control.book import Book, read_book
 from headway.control.commands import Command, NewId
 from headway.control.desk import Desk
 from headway.control.firing import Alarm, Fire
+from headway.control.foresight import at_once
 from headway.control.house import read_house
 from headway.control.logs import TrimLogs
 from headway.control.ordering import Memory
@@ -70,7 +71,11 @@ class Cycle:
         publish: Callable[[Published], None],
         agent_version: str = "",
         new_id: NewId | None = None,
+        secret: bytes = b"",
+        elsewhere: Callable[[Callable[[], None]], None] = at_once,
     ) -> None:
+        self.secret = secret
+        self.elsewhere = elsewhere  # Where forecasts are made.
         self.store = store
         self.settings = settings
         self.given = tuple(pools)
@@ -170,6 +175,8 @@ class Cycle:
         house = read_house(self.store, self.given)
         book = read_book(self.store, house, new_view(self.store, house, policy_of(self.settings), older, now))
         book.ordering = Memory()
+        book.secret = self.secret
+        book.foresight.elsewhere = self.elsewhere
         return book
 
     def _read_again_if_doubtful(self, now: float) -> None:

@@ -6,6 +6,7 @@ Memory only: after a start everything here begins anew, and the next sync of eac
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,6 +116,11 @@ def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete:
     return said
 
 
+def gang_key(secret: bytes, job: Job) -> str:
+    """What the tasks of one attempt prove to each other that they belong together. The same from any server."""
+    return hmac.new(secret, f"gang {job.id}/{job.number}".encode(), hashlib.sha256).hexdigest()
+
+
 def changes(session: Session, book: Book, now: float, full: bool) -> tuple[list[dict[str, Any]], list[str]]:
     """Duties that this node was not sent yet, and tasks that are gone; noted as sent."""
     here = book.on_node.get(session.node, {})
@@ -129,6 +135,8 @@ def changes(session: Session, book: Book, now: float, full: bool) -> tuple[list[
         duty = duty_of(job, task, now, spoiled.get(job_id, 0) if spoiled else 0)
         if session.sent.get(key) != duty:
             duties.append(body_of(job, task, duty, now, full, book.trail))
+            if job.spec.launcher == "mpi" and "argv" in duties[-1]:
+                duties[-1]["gang_key"] = gang_key(book.secret, job)
             session.send(key, duty)
     gone = [key for key in session.sent if key not in here] if len(session.sent) != len(here) else []
     # What a node has though nobody wants it any more: its keeper died before it heard that it may forget it.

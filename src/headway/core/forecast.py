@@ -58,7 +58,12 @@ class _Frozen(History):
 
 def expected_starts(view: View, now: float, most: int = AHEAD_MOST, steps_most: int = STEPS_MOST) -> Forecast:
     """When the first of the order will start, as far as anybody can tell."""
-    return _Outlook(view, now, first_in_order(view, now, most)).run(None, steps_most)
+    return outlook(view, now, most).run(None, steps_most)
+
+
+def outlook(view: View, now: float, most: int = AHEAD_MOST) -> Outlook:
+    """A forecast to be made in pieces."""
+    return Outlook(view, now, first_in_order(view, now, most))
 
 
 def what_if(view: View, job: Job, now: float, steps_most: int = STEPS_MOST) -> Start:
@@ -66,7 +71,7 @@ def what_if(view: View, job: Job, now: float, steps_most: int = STEPS_MOST) -> S
     waiting = first_in_order(view, now, AHEAD_MOST)
     if all(other.id != job.id for other in waiting):
         waiting.append(job)
-    forecast = _Outlook(view, now, waiting).run(job.id, steps_most)
+    forecast = Outlook(view, now, waiting).run(job.id, steps_most)
     return forecast.start(job.id)
 
 
@@ -94,7 +99,9 @@ def first_in_order(view: View, now: float, most: int) -> list[Job]:
     return jobs
 
 
-class _Outlook:
+class Outlook:
+    """A forecast in the making, over a copy of the view: it can be gone on with, also in another thread."""
+
     def __init__(self, view: View, now: float, waiting: Iterable[Job]) -> None:
         self.now = now
         self.copy = _copy(view)
@@ -102,6 +109,8 @@ class _Outlook:
         self.unknown: set[JobId] = set()
         self.made_at = now
         self.guessed = False
+        self.done = False
+        self.starts: dict[JobId, Start] = {}
         for job in view.active.values():
             self.ends.append((view.ends_at(job, now), job.id))
             if view.estimate_s(job.id, began_at(job)) == ENDLESS:
@@ -111,27 +120,33 @@ class _Outlook:
             self.copy.saw(None, _ready(job))
 
     def run(self, target: JobId | None, steps_most: int) -> Forecast:
-        starts: dict[JobId, Start] = {}
-        copy = self.copy
         for _ in range(steps_most):
-            said = plan(copy, self.now)
-            for placement in said.placements:
-                starts.setdefault(placement.job, Start(self.now, not self.guessed, self.guessed))
-                self._begin(placement.job, placement.seats)
-            for preemption in said.preemptions:
-                self._over(preemption.job, State.QUEUED)
-            if said.preemptions:
-                continue
-            if target in starts or not (copy.queued or copy.backing_off):
+            self.done = self.done or self._step(target)
+            if self.done:
                 break
-            later = min(self.ends[0][0] if self.ends else ENDLESS, copy.next_wake() or ENDLESS)
-            if later == ENDLESS:
-                self.now = ENDLESS
-                break
-            self.now = max(self.now, later)
-            while self.ends and self.ends[0][0] <= self.now:
-                self._over(heapq.heappop(self.ends)[1], State.SUCCEEDED)
-        return Forecast(self.made_at, starts, self.now, self.guessed)
+        return Forecast(self.made_at, dict(self.starts), self.now, self.guessed)
+
+    def _step(self, target: JobId | None) -> bool:
+        """One plan, and on to the next time at which something changes. True: there is no more to tell."""
+        copy = self.copy
+        said = plan(copy, self.now)
+        for placement in said.placements:
+            self.starts.setdefault(placement.job, Start(self.now, not self.guessed, self.guessed))
+            self._begin(placement.job, placement.seats)
+        for preemption in said.preemptions:
+            self._over(preemption.job, State.QUEUED)
+        if said.preemptions:
+            return False
+        if target in self.starts or not (copy.queued or copy.backing_off):
+            return True
+        later = min(self.ends[0][0] if self.ends else ENDLESS, copy.next_wake() or ENDLESS)
+        if later == ENDLESS:
+            self.now = ENDLESS
+            return True
+        self.now = max(self.now, later)
+        while self.ends and self.ends[0][0] <= self.now:
+            self._over(heapq.heappop(self.ends)[1], State.SUCCEEDED)
+        return False
 
     def _begin(self, job_id: JobId, seats: Iterable[Seat]) -> None:
         job = self.copy.queued[job_id]

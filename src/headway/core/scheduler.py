@@ -3,14 +3,18 @@
 The picture is in view.py, the decisions in trial.py, the reasons in waiting.py, the outlook in forecast.py.
 """
 
-from headway.core.forecast import Forecast, Start, expected_starts, first_in_order, what_if
+from headway.core.forecast import Forecast, Outlook, Start, expected_starts, first_in_order, outlook, what_if
 from headway.core.trial import Never, Placement, Plan, Preemption, plan
 from headway.core.view import View, view_of
-from headway.core.waiting import Waiting, why_all_waiting, why_waiting
+from headway.core.waiting import LOOK_AHEAD, SMALL, Changes, Waiting, why_all_waiting, why_waiting
 
 __all__ = [
+    "LOOK_AHEAD",
+    "SMALL",
+    "Changes",
     "Forecast",
     "Never",
+    "Outlook",
     "Placement",
     "Plan",
     "Preemption",
@@ -19,6 +23,7 @@ __all__ = [
     "Waiting",
     "expected_starts",
     "first_in_order",
+    "outlook",
     "plan",
     "view_of",
     "what_if",

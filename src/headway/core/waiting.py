@@ -19,6 +19,9 @@ from headway.core.view import View, began_at, wakes_at
 AHEAD_NAMED = 3
 SMALL = 2000  # Up to so many nodes and running jobs, a look ahead takes no time to speak of.
 LOOK_AHEAD = 60  # Plans per answer.
+CHANGES_MOST = 4  # In a large house: for how many kinds of jobs the smallest change is sought in one answer.
+
+Changes = dict[LaneName, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +56,33 @@ def why_waiting(
     """Gather all evidence for one waiting job: also when it may start, and what would start it now."""
     why = Why(view, now, forecast)
     found = why.of(job, ahead)
-    if job.id not in view.queued or found.never or found.no_nodes:
+    if not concerns_room(job, view, found):
         return found
     start = why.start(job) or earliest_start(view, job, now)
-    change = "" if start is not None and start.at <= now else cheapest_change(view, job, now)
-    return replace(starting(found, start), change=change, ahead_first=why.first_ahead(found.ahead))
+    return replace(why.with_outlook(job, found, start), ahead_first=why.first_ahead(found.ahead))
 
 
 def why_all_waiting(
-    jobs: Iterable[Job], view: View, now: float, forecast: Forecast | None = None
+    jobs: Iterable[Job], view: View, now: float, forecast: Forecast | None = None, known: Changes | None = None
 ) -> dict[JobId, Waiting]:
-    """The evidence for many: what they have in common is looked up once. Starts are told if a forecast is at hand."""
-    why = Why(view, now, forecast)
+    """The same for many: what they have in common is looked up once. Starts and changes need a forecast at hand.
+
+    `known` keeps the changes found so far; they hold while the view stays as it is.
+    """
+    why = Why(view, now, forecast, known)
     found = {}
     for job in jobs:
-        found[job.id] = starting(why.of(job), why.start(job))
+        waiting = why.of(job)
+        start = why.start(job)
+        if start is not None and concerns_room(job, view, waiting):
+            waiting = why.with_outlook(job, waiting, start)
+        found[job.id] = waiting
     return found
+
+
+def concerns_room(job: Job, view: View, waiting: Waiting) -> bool:
+    """Whether it is only a matter of time until there is a place."""
+    return job.id in view.queued and not waiting.never and not waiting.no_nodes
 
 
 def starting(waiting: Waiting, start: Start | None) -> Waiting:
@@ -93,7 +107,9 @@ def earliest_start(view: View, job: Job, now: float) -> Start | None:
 class Why:
     """Answers about one view at one moment. Nodes are counted once for each need, lanes once for each rank."""
 
-    def __init__(self, view: View, now: float, forecast: Forecast | None = None) -> None:
+    def __init__(self, view: View, now: float, forecast: Forecast | None = None, known: Changes | None = None) -> None:
+        self.changes: Changes = {} if known is None else known
+        self._sought = 0
         self.view = view
         self.now = now
         self.forecast = forecast
@@ -106,6 +122,22 @@ class Why:
         if self.forecast is None or job.id not in self.view.queued:
             return None
         return self.forecast.start(job.id)
+
+    def with_outlook(self, job: Job, waiting: Waiting, start: Start | None) -> Waiting:
+        """The evidence with when it may start, and what would start it now."""
+        change = "" if start is not None and start.at <= self.now else self._change(job)
+        return replace(starting(waiting, start), change=change)
+
+    def _change(self, job: Job) -> str:
+        """Sought once for jobs that are alike; in a large house not for all kinds of a long list at once."""
+        name = self.view.lane_name(job)
+        known = self.changes.get(name)
+        if known is None:
+            if self._sought >= CHANGES_MOST and len(self.view.rooms) > SMALL:
+                return ""
+            self._sought += 1
+            known = self.changes[name] = cheapest_change(self.view, job, self.now)
+        return known
 
     def first_ahead(self, ahead: int) -> tuple[JobId, ...]:
         if not ahead:
