@@ -1,4 +1,4 @@
-"""When waiting jobs will start, kept for some seconds: so that `why`, `ps` and the API say the same, and say it quickly.
+"""When waiting jobs will start, kept for some seconds: so that `why`, `ps` and the API say the same, and quickly.
 
 The first steps of a forecast are made at once where the house is small; the rest, and all of a large house, in another
 thread over a copy. Part of the book, so only the control thread asks.
