@@ -254,6 +254,7 @@ def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[]
         settings, store, storage, control, hub, token, agent.data, agent.version, new_id, time.time(),
         time.time, time.monotonic, about, engines(),
     )  # fmt: skip
+    services.examine = performer.examine
     collecting.append(Collecting(store, storage, services.shelf, control))
     also = [collecting[0].collect_unnamed]
     housekeeping.append(Housekeeping(store, storage, control, settings, also=also))

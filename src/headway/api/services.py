@@ -118,6 +118,7 @@ class Services:
     mono: Callable[[], float]
     about: dict[str, Any] = field(default_factory=dict)
     engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
+    examine: Callable[[], list[dict[str, Any]]] = list  # How the hosts of all pools are.
 
     @cached_property
     def signer(self) -> Signer:

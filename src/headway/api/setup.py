@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from headway.api.documents import ANY, LICENCES, POOL, POOLS, QUEUE, QUEUES, body
@@ -106,6 +107,11 @@ def _rest(router: APIRouter, services: Services) -> None:
         """Change how many there are; null takes one away."""
         words = await read_object(request, services.settings.request_bytes_max)
         return JSONResponse({"licences": dict(await services.do(SetLicences(words)))})
+
+    @router.get("/hosts", responses=ANY)
+    async def hosts() -> Response:
+        """How the hosts are that engines reach by themselves (ssh): asked now, each within its time limit."""
+        return JSONResponse({"hosts": await run_in_threadpool(services.examine)})
 
     @router.post("/nodes/{node}/{how}", openapi_extra=body({"type": "object"}), responses=ANY)
     async def close_node(node: str, how: str, request: Request) -> Response:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,10 +20,11 @@ from headway.cli.options import connect, output_options
 from headway.cli.output import Output
 from headway.client import embedded
 from headway.core.errors import HeadwayError
-from headway.core.units import show_size
+from headway.core.units import show_duration, show_size
 
 DISK_WARN_BYTES = 5 * 2**30
 DISK_FAIL_BYTES = 200 * 2**20
+CLOCK_WARN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Check:
 def doctor(output: Output) -> int:
     """Look for what is wrong with this installation. Starts the embedded server if none runs."""
     checks: list[Check] = []
-    for look in (python, home, disk, clock, servers):
+    for look in (python, home, disk, clock, servers, hosts):
         try:
             checks += look(output)
         except HeadwayError as error:
@@ -131,6 +133,42 @@ def servers(output: Output) -> Iterator[Check]:
     for trouble in told.get("troubles") or ():
         yield Check("server", "warn", trouble, "see headway server status")
     yield from _nodes(client.nodes)
+
+
+def hosts(output: Output) -> Iterator[Check]:
+    """Each host that the server reaches by ssh: the way there, what it has, and the way back."""
+    found = connect(output).house.hosts()
+    for each in found:
+        yield from _host(each)
+    for pool in sorted({str(each["pool"]) for each in found}):
+        users = sorted({str(each["user"]) for each in found if each["pool"] == pool and "user" in each})
+        if users:
+            said = f"all jobs on its hosts run as one system user ({', '.join(users)}), and can read each other's files"
+            yield Check(f"pool {pool}", "warn", said, "let only those use it who may see each other's work")
+
+
+def _host(each: dict[str, Any]) -> Iterator[Check]:
+    what = f"host {each['host']} of pool {each['pool']}"
+    if "error" in each:
+        remedy = f"try: ssh -o BatchMode=yes {each['host']} true" if each.get("silent") else "see headway server status"
+        yield Check(what, "fail", str(each["error"]), remedy)
+        return
+    yield Check(what, "ok", f"answers by ssh in {each['took_ms']} ms as {each['user']}, with Python {each['python']}")
+    free = int(each["free_bytes"])
+    verdict = "fail" if free < DISK_FAIL_BYTES else "warn" if free < DISK_WARN_BYTES else "ok"
+    yield Check(f"{what}: disk", verdict, f"{show_size(free)} are free at {each['root']}", "make room there")
+    off_s = float(each["clock_off_s"])
+    said = f"its clock is {show_duration(abs(off_s))} {'ahead' if off_s > 0 else 'behind'}" if off_s else "right"
+    remedy = "set its clock; nothing breaks, but times that it shows are wrong"
+    yield Check(f"{what}: clock", "warn" if abs(off_s) > CLOCK_WARN_S else "ok", said, remedy)
+    calls = each.get("calls") or {}
+    way = "through the tunnel" if calls.get("via") else "directly"
+    if calls.get("answers"):
+        yield Check(f"{what}: way home", "ok", f"the server answers it {way} in {calls['ms']:.0f} ms")
+    else:
+        said = f"the server does not answer it {way}: {calls.get('detail', 'not tried')}"
+        remedy = f"set advertise_url, or: headway pool set {each['pool']} options.call_home=tunnel"
+        yield Check(f"{what}: way home", "fail", said, remedy)
 
 
 def _nodes(ask: Callable[[], list[dict[str, object]]]) -> Iterator[Check]:

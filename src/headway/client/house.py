@@ -41,6 +41,10 @@ class House:
         """Let a pool go: its jobs finish, then its nodes are given back."""
         return dict(self._ask("DELETE", f"/pools/{_word(name)}")["pool"])
 
+    def hosts(self) -> list[dict[str, Any]]:
+        """How the hosts are that the server reaches by ssh; each is asked now."""
+        return list(self._get("/hosts")["hosts"])
+
     def licences(self) -> dict[str, int]:
         return dict(self._get("/licences")["licences"])
 

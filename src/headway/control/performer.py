@@ -25,7 +25,7 @@ from headway.core.grow import Order, Release, grow
 from headway.core.model import Node, NodeId, Pool
 from headway.core.orders import is_ordered
 from headway.core.pool_spec import LEAVING
-from headway.engines.protocol import Engine, Sight, Sightings
+from headway.engines.protocol import Engine, Examinable, Sight, Sightings
 
 log = structlog.get_logger()
 CALLS_MOST = 32
@@ -98,6 +98,15 @@ class Performer:
             thread.join(timeout=5)
         self._calls.shutdown(wait=False, cancel_futures=True)
 
+    def examine(self) -> list[dict[str, Any]]:
+        """How the hosts are, of all pools whose engine has hosts that can be asked."""
+        found: list[dict[str, Any]] = []
+        for pool in list(self._control.cycle.book.house.pools.values()):
+            engine = self._engine(pool)
+            if isinstance(engine, Examinable):
+                found += [{"pool": pool.name, **each} for each in self._call(engine.examine)]
+        return found
+
     def look(self) -> None:
         """Look at the engines now rather than at the next round."""
         for event in list(self._look_now.values()):
@@ -154,7 +163,10 @@ class Performer:
         sightings: Sightings = self._call(engine.sightings)
         ordered = is_ordered(pool)
         asks = self._do((SawOrders if ordered else Saw)(pool, sightings, before))
-        troubles = [f"{node}: {each.why}" for node, each in sightings.nodes.items() if each.sight is Sight.SILENT]
+        speaking = (Sight.SILENT, Sight.UP)  # An agent that is up may still be short of something.
+        troubles = [
+            f"{node}: {each.why}" for node, each in sightings.nodes.items() if each.why and each.sight in speaking
+        ]
         calls = [(ask, self._calls.submit(engine.order, engine.render(ask))) for ask in asks if isinstance(ask, Order)]
         for ask, call in calls:
             try:

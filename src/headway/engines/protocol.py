@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from headway.core.grow import Order
 from headway.core.model import NodeId
@@ -61,6 +61,15 @@ class Sightings:
     nodes: Mapping[NodeId, Sighting] = field(default_factory=dict)
     complete: bool = True
     silent: tuple[str, ...] = ()  # Parts of the platform that did not answer; they prove nothing.
+
+
+@runtime_checkable
+class Examinable(Protocol):
+    """An engine whose hosts can be asked how they are, for `doctor`."""
+
+    def examine(self) -> list[dict[str, Any]]:
+        """For each host: `node`, `host`, and what it answers, or `error`."""
+        ...
 
 
 class Engine(Protocol):

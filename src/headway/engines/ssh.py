@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from headway.settings import Home, Settings
 
 log = structlog.get_logger()
 AT_ONCE_MAX = 32
+ROOM_BYTES_MIN = 1 << 20
 MARK = b"headway-answer: "
 NOT_INSTALLED, NOTHING_THERE, NO_PYTHON = 90, 91, 92
 PYTHONS = "python3 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 /usr/bin/python3"
@@ -98,9 +100,16 @@ class SshEngine:
     def _examine(self, node: NodeId) -> dict[str, Any]:
         host = self._hosts[node]
         found: dict[str, Any] = {"node": node, "host": host.name, "call_home": host.options.call_home}
+        began, mono = time.time(), time.monotonic()
         try:
             answer = self._look(node, host)
-            return {**found, "installed": answer is not None, **(answer or {})}
+            took_s = time.monotonic() - mono
+            if answer is None:
+                return {**found, "error": "nothing of ours is there", "silent": False}
+            # The host looked at its clock some time between question and answer.
+            off_s = answer["now"] - began
+            answer["clock_off_s"] = round(off_s - took_s if off_s > took_s else min(off_s, 0.0), 1)
+            return {**found, "took_ms": round(took_s * 1000), **answer}
         except HeadwayError as error:
             return {**found, "silent": isinstance(error, Silent), "error": error.message}
 
@@ -142,7 +151,8 @@ class SshEngine:
             return Sighting(Sight.AGENTLESS, "its agent does not run")
         if not answer.get("calls", {}).get("answers") and host.options.call_home != "direct":
             self._mend(node, host, answer)
-        return Sighting(Sight.UP, answer.get("trouble", ""))
+        full = f"{host.name} has no room left on its disk" if answer["free_bytes"] < ROOM_BYTES_MIN else ""
+        return Sighting(Sight.UP, full or answer.get("trouble", ""))
 
     def _look(self, node: NodeId, host: SshHost, via: bool | None = None) -> Answer | None:
         asked = {"do": "look", "url": self._url, "token": self._token_for(node), "via": via}
