@@ -28,13 +28,18 @@ class Settings:
     server_url: str = knob("", "address of a shared server; empty means the embedded one on this machine")
     host: str = knob("127.0.0.1", "address on which the server listens")
     port: int = knob(0, "port on which the server listens; 0 takes a free one")
-    advertise_url: str = knob("", "address under which nodes reach the server; empty means the one it listens on")
+    advertise_url: str = knob(
+        "", "address under which nodes and other servers reach this one; empty means where it listens"
+    )
     store_url: str = knob("", "database; empty means SQLite in the data directory")
     storage_url: str = knob("", "where logs and files are kept; empty means a folder in the data directory")
     local_cpus: float = knob(0.0, "processors that local jobs may use; 0 means all that this process was granted")
     local_memory_bytes: int = knob(0, "memory that local jobs may use; 0 means all that this process was granted")
     local_gpus: int = knob(-1, "GPUs that local jobs may use; -1 means all that are found")
     local_nodes: int = knob(1, "how many local nodes (agents) there are; more than one is for trying out gangs")
+    local_dir: str = knob(
+        "", "directory of the local nodes, shared by the servers of one machine; empty means their home"
+    )
     local_lease_s: float = knob(86400.0, "lease of a local node; its death can be proven, so it may be long")
     lease_margin_s: float = knob(5.0, "what the server waits beyond a lease before it gives a silent node up")
     silent_after_s: float = knob(30.0, "silence after which nothing more is placed on a node; it ends nothing")
@@ -44,7 +49,8 @@ class Settings:
     look_every_s: float = knob(2.0, "how often an engine is asked which nodes it sees")
     engine_call_s_max: float = knob(60.0, "how long one call to an engine may take")
     sync_wait_s: float = knob(20.0, "how long an agent's call is held when there is nothing to say")
-    lead_lease_s: float = knob(15.0, "how long a server leads without renewing")
+    lead_lease_s: float = knob(3.0, "how long one of several servers leads without renewing")
+    glance_every_s: float = knob(0.25, "how often a server that does not lead looks at the database")
     gather_s: float = knob(0.01, "how often agents' calls are taken up while one command follows another")
     batch_most: int = knob(2000, "how many commands are saved in one commit at the most")
     submit_most: int = knob(10000, "how many jobs one request may bring")

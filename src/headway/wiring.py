@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from headway.storage.protocol import Storage
 ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"  # Without letters and digits that look alike.
 ID_LENGTH = 8
 GARBAGE_LOOKED_FOR_AFTER = 50_000  # Objects.
+ALONE_LEASE_S = 15.0  # Of a server without rivals: nobody waits for its end.
 
 log = structlog.get_logger()
 
@@ -66,12 +67,24 @@ def own_home(home: Home) -> int:
 
 
 def read_token(home: Home) -> str:
-    """The private token of this home, made at the first start and readable by its owner alone."""
+    """The private token of this home, made at the first start and readable by its owner alone.
+
+    Servers that share a database are given the same one by HEADWAY_TOKEN.
+    """
+    given = os.environ.get("HEADWAY_TOKEN", "").strip()
     try:
-        return home.token_file.read_text().strip()
+        known = home.token_file.read_text().strip()
+        if not given or known == given:
+            return known
     except FileNotFoundError:
         pass
-    token = secrets.token_urlsafe(32)
+    token = given or secrets.token_urlsafe(32)
+    write_token(home, token)
+    return token
+
+
+def write_token(home: Home, token: str) -> None:
+    home.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = home.token_file.with_suffix(".new")
     handle = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w") as file:
@@ -79,12 +92,30 @@ def read_token(home: Home) -> str:
         file.flush()
         os.fsync(file.fileno())
     os.replace(draft, home.token_file)
-    return token
 
 
 def local_pool(settings: Settings) -> Pool:
     nodes = settings.local_nodes
     return Pool("local", "local", nodes_min=nodes, nodes_max=nodes, lease_s=settings.local_lease_s)
+
+
+def is_shared(settings: Settings) -> bool:
+    """Whether other servers may work on the same database: on any but SQLite."""
+    return bool(settings.store_url) and not settings.store_url.startswith("sqlite")
+
+
+def home_of_nodes(settings: Settings, home: Home) -> Home:
+    return replace(home, state=Path(settings.local_dir).absolute()) if settings.local_dir else home
+
+
+def placed(pool: Pool, resolved: Resolved, home: Home) -> Pool:
+    """A pool with the place of its nodes, where another server must know that they are not its own."""
+    if pool.engine != "local" or not is_shared(resolved.settings):
+        return pool
+    from headway.engines.local import place_of
+
+    at = place_of(home_of_nodes(resolved.settings, home), socket.gethostname())
+    return replace(pool, options={**pool.options, "at": at})
 
 
 def engines() -> dict[str, Callable[[Pool], Pool]]:
@@ -101,7 +132,7 @@ def house_id(signer: Any) -> str:
     return hashlib.sha256(signer.server_token("house").encode()).hexdigest()[:12]
 
 
-def set_up(store: Any, resolved: Resolved, epoch: int) -> None:
+def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
     """Put what settings and files say of queues, pools and licences into the store; what they do not name stays."""
     from headway.core.pool_spec import read_pool
     from headway.core.queue_spec import read_licences, read_queue
@@ -109,8 +140,16 @@ def set_up(store: Any, resolved: Resolved, epoch: int) -> None:
 
     sections = resolved.sections
     pools = {name: read_pool(name, raw, engines()) for name, raw in sections.get("pool", {}).items()}
-    if resolved.settings.local_nodes and "local" not in pools:
+    # Who shares a database asks for local nodes in so many words: a team's jobs seldom run where its server does.
+    asked = not is_shared(resolved.settings) or resolved.sources.get("local_nodes") != "built in"
+    if asked and resolved.settings.local_nodes and "local" not in pools:
         pools["local"] = local_pool(resolved.settings)
+    pools = {name: placed(pool, resolved, home) for name, pool in pools.items()}
+    for known in store.pools():
+        ours = pools.get(known.name)
+        if ours is not None and known.options.get("at", "") != ours.options.get("at", ""):
+            log.warning("pool left alone", pool=known.name, at=known.options.get("at", ""))
+            del pools[known.name]
     queues = [read_queue(name, raw) for name, raw in sections.get("queue", {}).items()]
     setup = Setup(
         queues=[queue for queue in queues if queue not in store.queues()],
@@ -162,16 +201,38 @@ def _last_port(home: Home) -> int:
 
 @dataclass
 class Server:
-    """A server that was put together and not yet started."""
+    """A server that was put together and not yet started. What it does as a leader comes with a term."""
 
-    app: Any
+    resolved: Resolved
+    home: Home
+    store: Any
+    storage: Storage
+    agent: Any
     services: Any
+    app: Any
+    me: Any
+    url: str  # Where it listens.
+    addresses: Callable[[], tuple[str, ...]] = tuple
+
+
+@dataclass
+class Term:
+    """All that leads in this process: from the taking of the lead to its end."""
+
+    server: Server
     control: Any
     performer: Any
     housekeeping: Any
-    store: Any
-    lead: Any
-    name: str
+    shelf: Any
+
+    def start(self) -> None:
+        self.control.start()
+        self.performer.start()
+        self.housekeeping.start()
+
+    def stop(self) -> None:
+        for part in (self.housekeeping, self.performer, self.control):
+            part.stop()
 
 
 def store_url(settings: Settings, home: Home) -> str:
@@ -187,89 +248,192 @@ def open_storage(settings: Settings, home: Home) -> Storage:
     return ObjectStorage(place) if "://" in place else FolderStorage(place or home.data / "storage")
 
 
-def engine_maker(
-    settings: Settings, home: Home, agent: Any, storage: Storage, signer: Any, url: str
-) -> Callable[[Pool], Any]:
-    """How the engine of a pool is made."""
-    from headway.engines.local import LocalEngine
-    from headway.engines.slurm import SlurmEngine
-    from headway.engines.ssh import SshEngine
+def open_store(settings: Settings, home: Home) -> Any:
+    """The store; one that other servers may share is not migrated by the way."""
+    from headway.store.sql import SqlStore
 
-    house, advertised = house_id(signer), settings.advertise_url or url
-
-    def engine_for(pool: Pool) -> Any:
-        if pool.engine == "slurm":
-            return SlurmEngine(pool, house, advertised, signer.token_for, settings)
-        if pool.engine == "ssh":
-            return SshEngine(home, pool, agent, settings, advertised, house, signer.token_for, url)
-        return LocalEngine(home, pool, agent, storage.local_dir(), settings, signer.token_for)
-
-    return engine_for
+    return SqlStore.open(store_url(settings, home), migrating=not is_shared(settings))
 
 
-def assemble(resolved: Resolved, home: Home, url: str, on_lost_lead: Callable[[], None]) -> Server:
-    """Put the parts together: store, storage, engines, control, API."""
+def assemble(resolved: Resolved, home: Home, url: str) -> Server:
+    """Put together what every server has: store, storage, API."""
     from headway.api.app import create_app
+    from headway.api.following import Standing
     from headway.api.services import Hub, Services
-    from headway.control.accounts import shared_signer
+    from headway.control.leadership import Away
+    from headway.engines.agent_zip import build
+    from headway.store.protocol import ServerSeen
+
+    settings = resolved.settings
+    store, storage, agent = open_store(settings, home), open_storage(settings, home), build()
+    standing = Standing(leading=False)
+    about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
+    about["store"] = "postgresql" if is_shared(settings) else "sqlite"
+    about["storage"] = "folder" if storage.local_dir() else settings.storage_url
+    services = Services(
+        settings, store, storage, Away(lambda: standing.leader), Hub(), read_token(home), agent.data, agent.version,
+        new_id, time.time(), time.time, time.monotonic, about, standing, engines(),
+    )  # fmt: skip
+    name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    place = storage.local_dir() or settings.storage_url
+    advertised = settings.advertise_url or url
+    me = ServerSeen(name, advertised, version(), socket.gethostname(), os.getpid(), place, time.time())
+    return Server(resolved, home, store, storage, agent, services, create_app(services), me, url)
+
+
+def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure: Callable[[], bool]) -> Term:
+    """Put together what a leader has, all of it read from the store: control, engines, housekeeping."""
+    from headway.control.bundles import Shelf
     from headway.control.collecting import Collecting
     from headway.control.cycle import Cycle
     from headway.control.foresight import Aside
     from headway.control.housekeeping import Housekeeping
     from headway.control.performer import Performer
     from headway.control.thread import ControlThread
-    from headway.engines.agent_zip import build
-    from headway.store.sql import SqlStore
 
-    settings = resolved.settings
-    name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-    token = read_token(home)
-    store = SqlStore.open(store_url(settings, home))
-    storage = open_storage(settings, home)
-    # The home's lock is held by this process, so a lease that is still running belongs to a dead server.
-    lead = take_lead(store, name, url, settings, alone=not settings.store_url)
-    set_up(store, resolved, lead.epoch)
-    signer = shared_signer(store)
-    agent = build()
-    hub = Hub()
+    settings, store, storage, services = server.resolved.settings, server.store, server.storage, server.services
+    set_up(store, server.resolved, server.home, epoch)
     housekeeping: list[Any] = []
     collecting: list[Any] = []
 
     def publish(said: Any) -> None:
-        hub.publish(said)
+        services.hub.publish(said)
         for each in housekeeping:
             each.note(said.logs)
             each.dropped(said.loose_keys)
         for each in collecting:
             each.dropped(said.dropped)
 
-    cycle = Cycle(
-        store, settings, [], lead.epoch, time.monotonic(), publish, agent.version, new_id, signer.key, Aside()
-    )
-    control = ControlThread(cycle, on_lost_lead)
-    performer = Performer(control, engine_maker(settings, home, agent, storage, signer, url))
-    about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
-    about["storage"] = "folder" if storage.local_dir() else settings.storage_url
-    services = Services(
-        settings, store, storage, control, hub, token, agent.data, agent.version, new_id, time.time(),
-        time.time, time.monotonic, about, engines(),
-    )  # fmt: skip
+    key, version_ = services.signer.key, server.agent.version
+    cycle = Cycle(store, settings, [], epoch, time.monotonic(), publish, version_, new_id, key, Aside())
+    cycle.servers = server.addresses
+    control = ControlThread(cycle, on_lost_lead, sure)
+    performer = Performer(control, engine_maker(server))
     services.examine = performer.examine
-    collecting.append(Collecting(store, storage, services.shelf, control))
+    shelf = Shelf(store, storage, control)
+    collecting.append(Collecting(store, storage, shelf, control))
     also = [collecting[0].collect_unnamed]
     housekeeping.append(Housekeeping(store, storage, control, settings, also=also))
-    return Server(create_app(services), services, control, performer, housekeeping[0], store, lead, name)
+    return Term(server, control, performer, housekeeping[0], shelf)
 
 
-def take_lead(store: Any, name: str, url: str, settings: Settings, alone: bool) -> Any:
-    now = time.time()
+def engine_maker(server: Server) -> Callable[[Pool], Any]:
+    """How the engine of a pool is made."""
+    from headway.engines.local import ElsewhereEngine, LocalEngine, place_of
+    from headway.engines.slurm import SlurmEngine
+    from headway.engines.ssh import SshEngine
+
+    settings, agent, signer = server.resolved.settings, server.agent, server.services.signer
+    home, several = home_of_nodes(settings, server.home), is_shared(settings)
+    here, house = place_of(home, socket.gethostname()), house_id(signer)
+    urls = server.addresses if several else None
+
+    def engine_for(pool: Pool) -> Any:
+        advertised = ",".join(server.addresses()) if several else server.me.address
+        if pool.engine == "slurm":
+            return SlurmEngine(pool, house, advertised, signer.token_for, settings)
+        if pool.engine == "ssh":
+            return SshEngine(server.home, pool, agent, settings, advertised, house, signer.token_for, server.url)
+        if pool.options.get("at", here) != here:
+            return ElsewhereEngine()
+        return LocalEngine(home, pool, agent, server.storage.local_dir(), settings, signer.token_for, server_urls=urls)
+
+    return engine_for
+
+
+def take_lead(server: Server, alone: bool) -> Any:
+    """Lead a database that has no other server."""
+    store, me = server.store, server.me
     held = store.lead()
-    if alone and held is not None and held.until > now:
+    if alone and held is not None and held.until > time.time():
+        # The home's lock is held by this process, so a lease that is still running belongs to a dead server.
         store.drop_lead(held.server, held.epoch)
-    lead = store.take_lead(name, url, now, settings.lead_lease_s)
+    lead = store.take_lead(me.name, me.address, time.time(), ALONE_LEASE_S)
     if lead is None:
         raise ServerTaken(f"{held.server if held else 'another server'} leads on this database")
     return lead
+
+
+class Alone:
+    """Leads without rivals, and ends with the lead."""
+
+    def __init__(self, server: Server, end: Callable[[], None]) -> None:
+        self._server, self._end = server, end
+        self._lead = take_lead(server, alone=not server.resolved.settings.store_url)
+        self._term = new_term(server, self._lead.epoch, end, lambda: True)
+        self._ended = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="lead", daemon=True)
+
+    def start(self) -> None:
+        self._term.start()
+        self._server.services.stand(self._term.control, self._term.shelf)
+        self._server.services.standing.change(True, "")
+        self._keeper.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._term.stop()
+        self._server.store.drop_lead(self._server.me.name, self._lead.epoch)
+
+    def _keep(self) -> None:
+        store, me = self._server.store, self._server.me
+        while not self._ended.wait(ALONE_LEASE_S / 3):
+            try:
+                if not store.keep_lead(me.name, self._lead.epoch, time.time(), ALONE_LEASE_S):
+                    log.error("lead lost", epoch=self._lead.epoch)
+                    self._end()
+                    return
+            except Exception as error:
+                # A full disk or a busy database is not the loss of the lead: the epoch still guards every write.
+                log.warning("lead not renewed", error=repr(error))
+
+
+class OneOfSeveral:
+    """Leads or follows, as the store says, for as long as the process lives."""
+
+    def __init__(self, server: Server) -> None:
+        from headway.control.leadership import Away, Leadership
+
+        self._server = server
+        settings, services = server.resolved.settings, server.services
+        self._away = Away(lambda: services.standing.leader)
+        self._leadership = Leadership(
+            server.store,
+            server.me,
+            settings.lead_lease_s,
+            settings.glance_every_s,
+            self._begin,
+            self._changed,
+            lambda glance: services.hub.note(glance.last_seq),
+        )
+        server.addresses = lambda: self._leadership.addresses
+
+    def start(self) -> None:
+        self._leadership.start()
+
+    def stop(self) -> None:
+        self._leadership.stop()
+
+    def _begin(self, change: Any) -> Term:
+        from headway.control.leadership import told
+
+        leadership, epoch, store = self._leadership, change.lead.epoch, self._server.store
+        store.commit(told(change, self._server.me, time.time()), epoch)
+        term = new_term(
+            self._server, epoch, on_lost_lead=lambda: leadership.lost(epoch), sure=lambda: leadership.sure(epoch)
+        )
+        self._server.services.hub.note(store.last_seq())
+        term.start()
+        return term
+
+    def _changed(self) -> None:
+        services, leadership = self._server.services, self._leadership
+        term: Any = leadership.term
+        if term is None:
+            services.stand(self._away)
+        else:
+            services.stand(term.control, term.shelf)
+        services.standing.change(term is not None, leadership.leader)
 
 
 def serve(resolved: Resolved, home: Home) -> None:
@@ -279,30 +443,23 @@ def serve(resolved: Resolved, home: Home) -> None:
     listener = listen(settings, home)
     host, port = listener.getsockname()[:2]
     url = f"http://{host}:{port}"
-    ended = threading.Event()
     runner: list[Any] = []
 
     def end() -> None:
-        ended.set()
         for each in runner:
             each.should_exit = True
 
-    server = assemble(resolved, home, url, end)
+    server = assemble(resolved, home, url)
     runner.append(http_server(server.app, end, server.services.end_waiting))
-    server.control.start()
-    server.performer.start()
-    server.housekeeping.start()
-    threading.Thread(target=keep_lead, args=(server, settings, ended, end), name="lead", daemon=True).start()
+    role = OneOfSeveral(server) if is_shared(settings) else Alone(server, end)
+    role.start()
     write_server_file(home, url)
     collect_seldom()
-    log.info("server started", url=url, pid=os.getpid(), epoch=server.lead.epoch)
+    log.info("server started", url=url, pid=os.getpid())
     try:
         runner[0].run(sockets=[listener])
     finally:
-        ended.set()
-        for part in (server.housekeeping, server.performer, server.control):
-            part.stop()
-        server.store.drop_lead(server.name, server.lead.epoch)
+        role.stop()
         server.store.close()
         os.close(lock)
         log.info("server ended", pid=os.getpid())
@@ -333,19 +490,6 @@ def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], Non
     return HttpServer(
         uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=1)
     )
-
-
-def keep_lead(server: Server, settings: Settings, ended: threading.Event, end: Callable[[], None]) -> None:
-    """Renew the leader's lease until the server ends; without it, end the server."""
-    while not ended.wait(settings.lead_lease_s / 3):
-        try:
-            if not server.store.keep_lead(server.name, server.lead.epoch, time.time(), settings.lead_lease_s):
-                log.error("lead lost", epoch=server.lead.epoch)
-                end()
-                return
-        except Exception as error:
-            # A full disk or a busy database is not the loss of the lead: the epoch still guards every write.
-            log.warning("lead not renewed", error=repr(error))
 
 
 def ignore_hangup() -> None:

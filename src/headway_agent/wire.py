@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 HEAD_BYTES_MAX = 1 << 16
 CONNECT_S_MAX = 10.0
 TOGETHER_BYTES_MAX = 64 << 10
+MISDIRECTED = 421  # This server does not lead; it may say who does.
+SERVERS_MAX = 16
 
 
 class Unreachable(Exception):
@@ -29,13 +31,44 @@ class Home:
     server pointed to is tried first. `via` is a socket that leads to the server where its address does not.
     """
 
-    def __init__(self, urls: str, server_file: str, token_file: str) -> None:
-        self._urls, self._server_file, self._token_file = urls, server_file, token_file
+    def __init__(self, urls: str, server_file: str, token_file: str, told_file: str = "") -> None:
+        self._urls, self._server_file, self._token_file, self._told_file = urls, server_file, token_file, told_file
         self._turn = 0
         self._leader = ""
         self.via = ""
         self.token = ""
         self.read_token()
+        if told_file and not server_file:
+            self._remember()
+
+    @property
+    def several(self) -> bool:
+        """Whether another server may take the place of one that is silent."""
+        return "," in self._urls
+
+    def told(self, urls: list[str]) -> None:
+        """The leader says where all servers are; kept, for an agent that is started again."""
+        known = [url for url in self._urls.split(",") if url]
+        fresh = [str(url) for url in urls if "://" in str(url)]
+        if self._server_file or not fresh or set(fresh) <= set(known):
+            return
+        kept = fresh + [url for url in known if url not in fresh]
+        self._urls = ",".join(kept[:SERVERS_MAX])
+        try:
+            with open(self._told_file + ".new", "w") as file:
+                json.dump(self._urls.split(","), file)
+            os.replace(self._told_file + ".new", self._told_file)
+        except OSError:
+            pass  # What was given at the start leads there as well.
+
+    def _remember(self) -> None:
+        try:
+            with open(self._told_file) as file:
+                told = [str(url) for url in json.load(file)]
+        except (OSError, ValueError, TypeError):
+            return
+        known = [url for url in self._urls.split(",") if url]
+        self._urls = ",".join(known + [url for url in told if url not in known])
 
     def url(self) -> str:
         if self._server_file:
@@ -56,8 +89,11 @@ class Home:
             self._leader = ""
 
     def pointed_to(self, leader: str) -> None:
-        """A server that does not lead says who does."""
-        self._leader = "" if self.via else leader
+        """A server that does not lead says who does; one that does not know it is passed over."""
+        if leader and not self.via:
+            self._leader = leader
+        else:
+            self.silent(self.url())
 
     def read_token(self) -> None:
         try:
@@ -111,10 +147,32 @@ class Connection:
         kind: str = "application/octet-stream",
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes]:
-        """Send one request and return status and content, or raise Unreachable."""
+        """Send one request and return status and content, or raise Unreachable. The leader is found where need be."""
+        for _ in range(2):
+            status, content = self._request(method, path, body, timeout_s, kind, headers or {})
+            if status != MISDIRECTED:
+                return status, content
+            try:
+                leader = str(json.loads(content).get("leader") or "")
+            except (ValueError, AttributeError):
+                leader = ""
+            self.home.pointed_to(leader)
+            if not leader:
+                break
+        raise Unreachable("no server leads at the moment, or none that can be reached")
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | bytearray,
+        timeout_s: float,
+        kind: str,
+        headers: Mapping[str, str],
+    ) -> tuple[int, bytes]:
         kept = self.sock is not None
         try:
-            return self._exchange(method, path, body, timeout_s, kind, headers or {})
+            return self._exchange(method, path, body, timeout_s, kind, headers)
         except (OSError, ValueError, IndexError) as error:
             self.close()
             if not kept or isinstance(error, socket.timeout):
@@ -122,7 +180,7 @@ class Connection:
                 raise Unreachable(str(error) or type(error).__name__) from None
         # A kept connection that the server has closed meanwhile; everything we send can be said twice.
         try:
-            return self._exchange(method, path, body, timeout_s, kind, headers or {})
+            return self._exchange(method, path, body, timeout_s, kind, headers)
         except (OSError, ValueError, IndexError) as error:
             self.close()
             self.home.silent(self.url)

@@ -23,13 +23,14 @@ from headway.api import (
     visits,
 )
 from headway.api.access import Gate, guard
+from headway.api.following import Front
 from headway.api.services import Services
 
 
 def create_app(services: Services) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        services.hub.loop = asyncio.get_running_loop()
+        services.hub.loop = services.standing.loop = asyncio.get_running_loop()
         services.hub.last_seq = services.store.last_seq()
         yield
 
@@ -44,5 +45,6 @@ def create_app(services: Services) -> FastAPI:
     problems.install(app)
     for module in (jobs, changing, logs, progress, bundles, events, setup, schedules, server, agents, visits):
         app.include_router(guard(module.routes(services)))
+    app.add_middleware(Front, standing=services.standing)
     app.add_middleware(Gate, token=services.token, signer=services.signer)
     return app

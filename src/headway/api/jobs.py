@@ -56,7 +56,7 @@ class Look:
     async def shown(self, job: Job, complete: bool = False) -> dict[str, Any]:
         services = self.services
         sentence = ""
-        if job.state is State.QUEUED:
+        if job.state is State.QUEUED and services.leading:
             sentence = (await services.do(Why(job.id)))["sentence"]
         if complete:
             return await run_in_threadpool(
@@ -112,7 +112,7 @@ def _looking(router: APIRouter, services: Services, look: Look) -> None:
         which = JobFilter(_states(state), project, user, queue, name, array=array)
         page = await run_in_threadpool(services.store.page, which, before, limit)
         queued = tuple(job.id for job in page if job.state is State.QUEUED)
-        why = await services.do(WhyMany(queued)) if queued else {}
+        why = await services.do(WhyMany(queued)) if queued and services.leading else {}
         shown = [views.summary(job, why.get(job.id, ""), services.now()) for job in page]
         return JSONResponse({"jobs": shown, "next": page[-1].seq if len(page) == limit else None})
 
@@ -159,7 +159,7 @@ def _waiting(router: APIRouter, services: Services, look: Look) -> None:
         while not job.state.ended and (left_s := deadline - services.mono()) > 0 and not services.hub.closed:
             seq = services.hub.last_seq
             # In the book, it has not ended; out of it, the store knows how (or will, when the commit is done).
-            if job.id not in services.control.cycle.book.jobs:
+            if not services.leading or job.id not in services.control.cycle.book.jobs:
                 job = await look.find(job.id)
             if not job.state.ended:
                 await services.hub.events_after(seq, left_s)

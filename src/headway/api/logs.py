@@ -72,6 +72,8 @@ def routes(services: Services) -> APIRouter:
         return read_piece(services, ranges, offset, limit)
 
     def followed(job: str) -> None:
+        if not services.leading:
+            return
         until = services.mono() + FOLLOWED_S
         services.control.run(lambda cycle: cycle.follow_log(job, until, services.now()))
 

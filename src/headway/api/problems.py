@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from headway.control.leadership import NotLeader
 from headway.core.errors import HeadwayError
 
 log = structlog.get_logger()
@@ -24,7 +25,9 @@ def problem(status: int, kind: str, detail: str, hint: str = "", **more: Any) ->
 def install(app: FastAPI) -> None:
     @app.exception_handler(HeadwayError)
     async def ours(request: Request, error: HeadwayError) -> Response:
-        more = {"stale": True} if error.kind == "stale-agent" else {}
+        more: dict[str, Any] = {"stale": True} if error.kind == "stale-agent" else {}
+        if isinstance(error, NotLeader):
+            more["leader"] = error.leader
         return problem(error.status, error.kind, error.message, error.hint, **more)
 
     @app.exception_handler(HTTPException)

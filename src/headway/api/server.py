@@ -12,7 +12,10 @@ from starlette.responses import JSONResponse, Response
 from headway.api.documents import ANY
 from headway.api.services import Services, settled
 from headway.control.cycle import Cycle
-from headway.control.views import show_node
+from headway.control.house_views import show_server
+from headway.control.views import show_event, show_node
+
+HAPPENINGS = 20
 
 
 def routes(services: Services) -> APIRouter:
@@ -27,20 +30,43 @@ def routes(services: Services) -> APIRouter:
     @router.get("/api/v1/server", responses=ANY)
     async def about() -> Response:
         """What the server is and holds, and what troubles it."""
-        cycle = services.control.cycle
-        counts = await run_in_threadpool(services.store.counts)
-        troubles = [f"{what}: {said}" for what, said in dict(cycle.troubles).items()]
-        shown = {**services.about, "leader_epoch": cycle.epoch, "started_at": services.started_at}
-        return JSONResponse({**shown, "jobs": counts, "troubles": troubles, "last_seq": services.hub.last_seq})
+        return JSONResponse(await run_in_threadpool(_about, services))
 
     @router.get("/api/v1/nodes", responses=ANY)
     async def nodes() -> Response:
         """The nodes that have called home."""
         future: Future[list[Any]] = Future()
-        services.control.run(lambda cycle: future.set_result(_nodes(cycle, services.mono())))
+        services.control.run(
+            lambda cycle: future.set_result(_nodes(cycle, services.mono())), failed=future.set_exception
+        )
         return JSONResponse({"nodes": await settled(future)})
 
     return router
+
+
+def _about(services: Services) -> dict[str, Any]:
+    store, troubles, epoch = services.store, [], None
+    glance = store.glance()
+    servers = [show_server(each, glance) for each in store.servers()]
+    if services.leading:
+        cycle = services.control.cycle
+        troubles = [f"{what}: {said}" for what, said in dict(cycle.troubles).items()]
+        epoch = cycle.epoch
+    elif glance.lead is None or glance.lead.until <= glance.now:
+        troubles = ["servers: none leads at the moment"]
+    places = {each["storage"] for each in servers if each["there"]}
+    if len(places) > 1:
+        troubles.append(f"servers: they keep files in different places ({', '.join(sorted(places))})")
+    return {
+        **services.about,
+        "leader_epoch": epoch,
+        "started_at": services.started_at,
+        "jobs": store.counts(),
+        "troubles": troubles,
+        "last_seq": glance.last_seq,
+        "servers": servers,
+        "happened": [show_event(event) for event in store.happenings(HAPPENINGS)],
+    }
 
 
 def _nodes(cycle: Cycle, mono: float) -> list[Any]:

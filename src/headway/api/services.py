@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from headway.api.following import Standing
 from headway.control.accounts import shared_signer
 from headway.control.bundles import Shelf
 from headway.control.commands import Command
 from headway.control.cycle import Published
+from headway.control.leadership import Away
 from headway.control.progress_views import price_of
 from headway.control.thread import ControlThread
 from headway.core.account import Price
@@ -55,6 +57,11 @@ class Hub:
         # An attempt that ends without a last word wakes its readers too.
         for job in written.union(*(each.jobs for each in pending)):
             _resolve(self._log_waiters.pop(job, set()))
+
+    def note(self, last_seq: int) -> None:
+        """Another server may have written: whoever waits looks again."""
+        if last_seq > self.last_seq:
+            self.publish(Published(last_seq))
 
     def let_all_go(self) -> None:
         """The server is ending: whoever waits is answered with what there is."""
@@ -107,7 +114,7 @@ class Services:
     settings: Settings
     store: Store
     storage: Storage
-    control: ControlThread
+    control: ControlThread | Away
     hub: Hub
     token: str
     agent_zip: bytes
@@ -117,8 +124,20 @@ class Services:
     now: Callable[[], float]
     mono: Callable[[], float]
     about: dict[str, Any] = field(default_factory=dict)
+    standing: Standing = field(default_factory=Standing)
     engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
     examine: Callable[[], list[dict[str, Any]]] = list  # How the hosts of all pools are.
+
+    @property
+    def leading(self) -> bool:
+        return isinstance(self.control, ControlThread)
+
+    def stand(self, control: ControlThread | Away, shelf: Shelf | None = None) -> None:
+        """Lead from now on, or no longer. A shelf of before may no longer know what is in storage."""
+        self.control = control
+        self.__dict__.pop("shelf", None)
+        if shelf is not None:
+            self.__dict__["shelf"] = shelf
 
     @cached_property
     def signer(self) -> Signer:
@@ -130,7 +149,8 @@ class Services:
 
     def price(self) -> Price:
         """What a second of an attempt costs, as the pools say."""
-        pools = self.control.cycle.book.house.pools
+        known = {pool.name: pool for pool in self.store.pools()} if not self.leading else None
+        pools = self.control.cycle.book.house.pools if known is None else known
         return price_of(pools, lambda: {node.id: node.pool for node in self.store.nodes()})
 
     async def do(self, command: Command) -> Any:
@@ -140,7 +160,7 @@ class Services:
     def end_waiting(self) -> None:
         """Answer every held request, so that the server can end at once."""
         self.hub.let_all_go()
-        if self.control.alive:
+        if self.leading and self.control.alive:
             self.control.run(lambda cycle: cycle.let_all_go(self.now()))
 
 

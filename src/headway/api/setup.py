@@ -52,7 +52,7 @@ async def on_control(services: Services, look: Any) -> Any:
         except Exception as error:
             future.set_exception(error)
 
-    services.control.run(work)
+    services.control.run(work, future.set_exception)
     return await settled(future)
 
 

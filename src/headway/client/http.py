@@ -87,7 +87,14 @@ class Link:
         self._wire: Wire | None = None
         self._address: Address | None = None
         self._base = BASE
+        self._turn = 0  # Which of several servers is asked.
         self._met = False  # A server that never answered is waited for only briefly.
+
+    def _find(self) -> Address:
+        """Where to ask: one of the servers, for as long as it answers."""
+        found = self.locate()
+        urls = [url.strip() for url in found.url.split(",") if url.strip()]
+        return Address(urls[self._turn % len(urls)], found.token) if len(urls) > 1 else found
 
     def call(
         self,
@@ -132,10 +139,11 @@ class Link:
 
     def stream(self, path: str, query: Mapping[str, object] | None, headers: Mapping[str, str]) -> Iterator[bytes]:
         """Yield the lines of a stream until it ends; a lost connection ends it with Unavailable."""
-        address = self.locate()
+        address = self._find()
         try:
             wire, base = _connect(address, CONNECT_S_MAX)
         except OSError as error:
+            self._turn += 1
             raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
         try:
             asked = {**_headers(address, None), **headers}
@@ -147,16 +155,18 @@ class Link:
                 *lines, kept = (kept + piece).split(b"\n")
                 yield from (line.rstrip(b"\r") for line in lines)
         except OSError as error:
+            self._turn += 1
             raise Unavailable(f"the stream from {address.url} broke off: {_plain(error)}") from None
         finally:
             wire.close()
 
     def pieces(self, path: str, query: Mapping[str, object] | None, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield a file from an offset on, each piece with its place; one that is sent whole begins at 0 anyway."""
-        address = self.locate()
+        address = self._find()
         try:
             wire, base = _connect(address, CONNECT_S_MAX)
         except OSError as error:
+            self._turn += 1
             raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
         try:
             asked = _headers(address, None) | ({"Range": f"bytes={start}-"} if start else {})
@@ -168,6 +178,7 @@ class Link:
                 yield at, piece
                 at += len(piece)
         except OSError as error:
+            self._turn += 1
             raise Unavailable(f"the file from {address.url} broke off: {_plain(error)}") from None
         finally:
             wire.close()
@@ -195,7 +206,7 @@ class Link:
         sent = False
         try:
             if self._wire is None:
-                self._address = self.locate()
+                self._address = self._find()
                 self._wire, self._base = _connect(self._address, CONNECT_S_MAX)
             assert self._address is not None
             sent = True
@@ -203,6 +214,7 @@ class Link:
             answer = Answer(*self._wire.ask(method, self._base + target, headers, payload, answer_s_max))
         except OSError as error:
             self.close()
+            self._turn += 1
             said = f"no answer from {self._address.url if self._address else ''}: {_plain(error)}"
             raise _Lost(Unavailable(said, "headway doctor looks for what is wrong"), sent) from None
         except BaseException:

@@ -94,6 +94,8 @@ class Cycle:
         self.doubtful = False  # Whether the book may differ from the store.
         self.follow: dict[str, float] = {}  # Job -> until when (monotonic) somebody follows its log.
         self.troubles: dict[str, str] = {}
+        self.away_since: float | None = None  # Since when the store takes nothing.
+        self.servers: Callable[[], tuple[str, ...]] = tuple  # Where agents find a server, should this one go.
         # Every lease begins anew: nobody was listening before this moment.
         for node in self.book.nodes:
             self.sessions[node] = Session(node, heard_at=mono)
@@ -104,6 +106,9 @@ class Cycle:
         """Do these commands and whatever the plan allows; save; answer. Says whether another turn is due at once."""
         self._read_again_if_doubtful(now)
         desk = Desk(self.book, self.store, now)
+        if self.away_since is not None and not self.doubtful:
+            data = {"since": self.away_since, "away_s": round(now - self.away_since, 1)}
+            desk.say(Event("DatabaseBack", now, data={**data, "why": self.troubles.get("store", "")[:500]}))
         good = [ask for ask in asks if self._try(ask, desk)]
         if self.plan_due:
             carry_out(desk, now)
@@ -159,12 +164,14 @@ class Cycle:
             self.doubtful = True
             self.plan_due = False  # The next tick tries again; until then nothing turns in vain.
             self.troubles["store"] = error.message
+            self.away_since = desk.now if self.away_since is None else self.away_since
             for ask in asks:
                 ask.failed(error)
             if isinstance(error, LeaderLost):
                 raise
             return None
         self.troubles.pop("store", None)
+        self.away_since = None
         for stream, end in committed.log_ends.items():
             self.book.log_ends.set(stream, end)
         for job in committed.fenced:
@@ -271,6 +278,7 @@ class Cycle:
             "agent_version": self.agent_version,
             "follow": sorted(session.follow),
             **({"leave": True} if self._unwanted(session) else {}),
+            **self._other_servers(session, full),
         }
 
     def _unwanted(self, session: Session) -> bool:
@@ -282,6 +290,14 @@ class Cycle:
             return True
         pool = self.book.house.pools.get(node.pool) if node else None
         return pool is not None and is_ordered(pool) and order_of(session.node) not in self.book.house.orders
+
+    def _other_servers(self, session: Session, full: bool) -> Reply:
+        """Where to ask when this server is gone, if the node does not know it yet."""
+        servers = self.servers()
+        if servers == session.servers and not full:
+            return {}
+        session.servers = servers
+        return {"servers": list(servers)} if servers else {}
 
     def _safe(self, body: Mapping[str, Any], full: bool, session: Session) -> dict[str, dict[str, int]]:
         """Up to which byte each task's output is indexed: for those that sent output, and for all after a restart."""
@@ -340,8 +356,10 @@ class Cycle:
         if self.listening_since is None:
             self.listening_since = now
         self.follow = {job: until for job, until in self.follow.items() if until > mono}
+        servers = self.servers()
         for session in self.sessions.values():
-            self._let_go(session, now, mono)
+            # Who does not know of a new server yet is told at once: this one may be gone in a moment.
+            self._let_go(session, now, mono if session.servers == servers else float("inf"))
         if "store" in self.troubles:
             self.plan_due = True
         woken = self.book.view.next_wake()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from headway.control.book import Book
+from headway.control.leadership import SEEN_WITHIN_S
 from headway.core.pool_spec import show_pool
 from headway.core.queue_spec import show_queue
-from headway.store.protocol import JobFilter, Store
+from headway.store.protocol import Glance, JobFilter, ServerSeen, Store
 
 
 def queues(book: Book) -> list[dict[str, Any]]:
@@ -55,3 +57,13 @@ def array(store: Store, id: str) -> dict[str, Any] | None:
         return None
     states = store.counts(array=id)
     return {"id": id, "name": newest[0].spec.name, "count": sum(states.values()), "states": states}
+
+
+def show_server(server: ServerSeen, glance: Glance) -> dict[str, Any]:
+    """One of the servers on this store: whether it is there, and whether it leads."""
+    lead = glance.lead
+    return {
+        **asdict(server),
+        "leads": lead is not None and lead.server == server.name and lead.until > glance.now,
+        "there": glance.now - server.seen_at <= SEEN_WITHIN_S,
+    }

@@ -38,6 +38,7 @@ class Session:
     heard_at: float = 0.0
     silent: bool = False
     closed_because: str = ""  # Why nothing is placed there although it is heard, such as a notice.
+    servers: tuple[str, ...] = ()  # All servers, as this node was told.
     said: int = 0  # How many replies were made: two calls may be answered at once, and their replies overtake.
     sent: dict[str, tuple[str, float]] = field(default_factory=dict)  # Wire key -> (what to do, grace).
     sent_digest: int = 0

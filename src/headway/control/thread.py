@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 import structlog
@@ -22,20 +22,24 @@ from headway.core.errors import BadInput, Unavailable
 from headway.store.protocol import LeaderLost
 
 log = structlog.get_logger()
+Fail = Callable[[BaseException], None]
 STREAM = 4  # Commands that follow each other within so many `gather_s` are a stream.
 
 
 class ControlThread:
     """`do` for a command and its result, `sync` for an agent's call, `run` for anything else on that thread."""
 
-    def __init__(self, cycle: Cycle, on_lost_lead: Callable[[], None]) -> None:
+    def __init__(self, cycle: Cycle, on_lost_lead: Callable[[], None], sure: Callable[[], bool] = lambda: True) -> None:
         self.cycle = cycle
+        self._sure = sure  # Whether this server leads for certain: only then may it renew a node's lease.
         self._commands: deque[Ask] = deque()
-        self._calls: deque[Callable[[], Ask | None]] = deque()  # Agents' calls, and work between two turns.
+        # Agents' calls, and work between two turns; each with whom to tell when it will never be done.
+        self._calls: deque[tuple[Callable[[], Ask | None], Fail]] = deque()
         self._wake = threading.Event()
         self._commands_at: deque[float] = deque([-1.0, -1.0], maxlen=2)  # When the last two commands came.
         self._calls_taken_at = 0.0
         self._stopping = False
+        self._over = False  # Nothing that comes now is ever taken up.
         self._on_lost_lead = on_lost_lead
         self._thread = threading.Thread(target=self._work, name="control", daemon=True)
 
@@ -59,6 +63,8 @@ class ControlThread:
         self._commands_at.append(time.monotonic())
         self._commands.append(Ask(command, future.set_result, future.set_exception))
         self._wake.set()
+        if self._over:
+            self._let_down()
         return future
 
     def sync(self, body: Mapping[str, Any]) -> Future[Reply]:
@@ -73,23 +79,32 @@ class ControlThread:
                 return None
             return Ask(sync, lambda _: self._answer(sync, future), future.set_exception)
 
-        self._put(begin)
+        self._put(begin, future.set_exception)
         return future
 
     def _answer(self, sync: Sync, future: Future[Reply]) -> None:
+        def deliver(reply: Reply) -> None:
+            # Whoever may have been replaced grants no lease: the new leader would count that node as silent.
+            if self._sure():
+                future.set_result(reply)
+            else:
+                future.set_exception(Unavailable("this server may no longer lead", "ask the others"))
+
         try:
-            self.cycle.reply(sync, time.time(), time.monotonic(), future.set_result)
+            self.cycle.reply(sync, time.time(), time.monotonic(), deliver)
         except (KeyError, TypeError, ValueError) as error:
             future.set_exception(BadInput(f"the sync cannot be answered: {error!r}"))
 
-    def run(self, work: Callable[[Cycle], None]) -> None:
-        """Run something on the control thread, between two turns."""
-        self._put(lambda: work(self.cycle))
+    def run(self, work: Callable[[Cycle], None], failed: Fail | None = None) -> None:
+        """Run something on the control thread, between two turns; or tell that it will never be."""
+        self._put(lambda: work(self.cycle), failed or _ignore)
 
-    def _put(self, call: Callable[[], Ask | None]) -> None:
+    def _put(self, call: Callable[[], Ask | None], failed: Fail) -> None:
         self._check_open()
-        self._calls.append(call)
+        self._calls.append((call, failed))
         self._wake.set()
+        if self._over:
+            self._let_down()
 
     def _check_open(self) -> None:
         if self._stopping or (self._thread.ident is not None and not self._thread.is_alive()):
@@ -107,6 +122,20 @@ class ControlThread:
             # Without this thread nothing can be saved: better no server than one that only seems to live.
             log.exception("control thread ended")
             self._on_lost_lead()
+        finally:
+            self._stopping = self._over = True
+            self._let_down()
+            self.cycle.let_all_go(time.time())
+
+    def _let_down(self) -> None:
+        """Tell those who still wait that nothing comes any more."""
+        error = Unavailable("the server no longer leads, or is stopping", "try again in a moment")
+        while self._commands or self._calls:
+            try:
+                fail = self._commands.popleft().failed if self._commands else self._calls.popleft()[1]
+                fail(error)
+            except (IndexError, InvalidStateError):
+                pass  # Somebody else was faster.
 
     def _turn(self) -> None:
         settings = self.cycle.settings
@@ -145,7 +174,7 @@ class ControlThread:
     def _take_calls(self, most: int) -> list[Ask]:
         taken: list[Ask] = []
         while self._calls and len(taken) < most:
-            ask = self._calls.popleft()()
+            ask = self._calls.popleft()[0]()
             if ask is not None:
                 taken.append(ask)
         return taken

@@ -56,6 +56,8 @@ KINDS: dict[str, str] = {
     "NoticeGiven": "a node said that its machine will go; nothing more is placed there",
     "JobVisited": "somebody asked for a command, a shell or a port where the job runs",
     "StackDumped": "the stacks of all ranks were written down",
+    "LeaderChanged": "another server leads from now on, or the same one anew; every lease begins anew",
+    "DatabaseBack": "the database could not be reached for a while, and can be again",
     "StorageFailed": "something could not be written; it is kept on the node and tried again",
 }
 

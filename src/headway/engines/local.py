@@ -64,7 +64,12 @@ class LocalEngine:
         settings: Settings,
         token_for: Callable[[NodeId], str],
         env: Mapping[str, str] = os.environ,
+        server_urls: Callable[[], Sequence[str]] | None = None,
     ) -> None:
+        # Where there are several servers, a file beside the nodes names all of them; the home's own names one.
+        self._server_urls = server_urls
+        self._server_file = home.state / "servers.json" if server_urls else home.server_file
+        self._told: list[str] = []
         self._pool = pool.name
         self._shape = pool.shape
         self._home = home
@@ -99,7 +104,17 @@ class LocalEngine:
                     self._write_token(node_dir)
                 self._looked = True
             nodes = {node_dir.name: _look(node_dir) for node_dir in node_dirs}
+            self._tell_servers()
         return Sightings(nodes)
+
+    def _tell_servers(self) -> None:
+        urls = list(self._server_urls()) if self._server_urls else []
+        if urls != self._told:
+            self._home.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fresh = self._server_file.with_name(f"servers.{os.getpid()}.new")
+            fresh.write_text(json.dumps({"url": ",".join(urls)}))
+            fresh.replace(self._server_file)
+            self._told = urls
 
     def release(self, nodes: Sequence[NodeId]) -> None:
         for node in nodes:
@@ -115,11 +130,11 @@ class LocalEngine:
         return "\n".join(f"{name}:\n{words}" for name, words in said if words)
 
     def _argv(self, node: NodeId) -> list[str]:
-        home, settings, shape, node_dir = self._home, self._settings, self._shape, self._dir(node)
+        settings, shape, node_dir = self._settings, self._shape, self._dir(node)
         argv = [sys.executable, "-I", "-S", str(node_dir / "agent.pyz"), "agent"]
         flags: dict[str, object] = {
             "--node-dir": node_dir,
-            "--server-file": home.server_file,
+            "--server-file": self._server_file,
             "--token-file": node_dir / "token",
         }
         if self._storage_dir:
@@ -174,6 +189,33 @@ class LocalEngine:
             node_dir.mkdir(mode=0o700, exist_ok=True)
             node_dir.chmod(0o700)
             yield node_dir
+
+
+def place_of(home: Home, hostname: str) -> str:
+    """Where the local nodes of this home are, in words that another server compares with its own."""
+    return f"{hostname}:{home.nodes_dir}"
+
+
+class ElsewhereEngine:
+    """Local nodes of another machine: a server here can neither see nor start them. They call home all the same."""
+
+    def traits(self) -> Traits:
+        return Traits("local", standing=True, proves_death=False)
+
+    def render(self, order: Order) -> Request:
+        return Request(order, {})
+
+    def order(self, request: Request) -> None:
+        raise Unavailable("these nodes are on another machine", "they are started when the server there leads")
+
+    def sightings(self) -> Sightings:
+        return Sightings(complete=False)
+
+    def release(self, nodes: Sequence[NodeId]) -> None:
+        raise Unavailable("these nodes are on another machine", "they are released when the server there leads")
+
+    def last_words(self, node: NodeId) -> str:
+        return ""
 
 
 def alive(pid_file: Path) -> int:
