@@ -73,8 +73,6 @@ if TYPE_CHECKING:
 
 OWN = (sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]))  # How this program is started again.
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
-SEVERAL_BACKOFF_S_MAX = 1.0
-SEVERAL_ANSWER_S_MAX = 10.0
 ANSWER_S_MAX = 30.0  # Beyond the time for which the server may hold a sync.
 KEEPER_RETRY_S = 0.02
 IDLE_S = 0.05
@@ -423,16 +421,15 @@ class Agent:
             return
         body = sync_body(self.state, self.facts, now, self.flags.get("poll_wait_s", POLL_WAIT_S))
         # One lost answer must not cost the lease.
-        seq, limit_s = body["seq"], body["wait_s"] + min(self._answer_s_max(), self.state.granted_s / 4 or ANSWER_S_MAX)
+        seq, limit_s = (
+            body["seq"],
+            body["wait_s"] + min(self.home.patience_s(ANSWER_S_MAX, 10.0), self.state.granted_s / 4 or ANSWER_S_MAX),
+        )
         line = next(line for line in self.lines if not line.seq)
         line.seq = seq
         line.courier.ask(
             lambda: line.connection.post("/agent/sync", body, limit_s), lambda result: self._replied(line, result)
         )
-
-    def _answer_s_max(self) -> float:
-        """A leader that hangs is given up sooner where another can take its place."""
-        return SEVERAL_ANSWER_S_MAX if self.home.several else ANSWER_S_MAX
 
     def _replied(self, line: Line, result: Any) -> None:
         seq, line.seq = line.seq, 0
@@ -455,9 +452,7 @@ class Agent:
         if dead_man_s and not self.state.tasks and boottime_s() - self.answered_at_s > dead_man_s:
             self._leave(f"no answer for {dead_man_s:g} s")
         self.happened(NotAnswered(seq))
-        # Where there are several servers, one of them leads again within seconds.
-        most_s = SEVERAL_BACKOFF_S_MAX if self.home.several else BACKOFF_S_MAX
-        self.backoff_s = min(most_s, max(BACKOFF_S_MIN, self.backoff_s * 2))
+        self.backoff_s = min(self.home.patience_s(BACKOFF_S_MAX, 1.0), max(BACKOFF_S_MIN, self.backoff_s * 2))
         self.sync_at_s = boottime_s() + self.backoff_s
         self.log.say("sync not answered", detail=detail, again_in_s=self.backoff_s)
 

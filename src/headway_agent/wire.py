@@ -41,10 +41,9 @@ class Home:
         if told_file and not server_file:
             self._remember()
 
-    @property
-    def several(self) -> bool:
-        """Whether another server may take the place of one that is silent."""
-        return "," in self._urls
+    def patience_s(self, alone_s: float, several_s: float) -> float:
+        """How long to wait: less where another server takes the place of a silent one within seconds."""
+        return several_s if "," in self._urls else alone_s
 
     def told(self, urls: list[str]) -> None:
         """The leader says where all servers are; kept, for an agent that is started again."""
