@@ -106,8 +106,8 @@ class Agent:
             agent_epoch=node_dir.raise_counter("agent.epoch", int(time.time())),
             agent_version=upgrading.own_version(),
         )
-        urls = flags.get("server_url", "")
-        self.home = Home(urls, flags.get("server_file", ""), flags["token_file"], node_dir.file("servers.json"))
+        where = (flags.get("server_url", ""), flags.get("server_file", ""))
+        self.home = Home(*where, flags["token_file"], node_dir.file("servers.json"))
         self.inbox = Inbox()
         self.lines = [Line(Connection(self.home), Courier("sync", self.inbox)) for _ in range(2)]
         self.shipper, self.janitor = Courier("ship", self.inbox), Courier("tidy", self.inbox)
@@ -473,8 +473,7 @@ class Agent:
         if reply.get("leave") and not self.state.tasks:
             self._leave("told to leave")
         self.backoff_s, self.sync_at_s = 0.0, 0.0
-        if reply.get("servers"):
-            self.home.told(reply["servers"])
+        self.home.told(reply.get("servers") or ())
         if reply.get("agent_version", self.state.agent_version) != self.state.agent_version:
             # The server holds no sync of another version: do not ask as fast as it answers.
             self.sync_at_s = boottime_s() + OTHER_VERSION_S

@@ -11,7 +11,7 @@ import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping
+    from typing import Any, Mapping, Sequence
 
 HEAD_BYTES_MAX = 1 << 16
 CONNECT_S_MAX = 10.0
@@ -45,7 +45,7 @@ class Home:
         """How long to wait: less where another server takes the place of a silent one within seconds."""
         return several_s if "," in self._urls else alone_s
 
-    def told(self, urls: list[str]) -> None:
+    def told(self, urls: Sequence[str]) -> None:
         """The leader says where all servers are; kept, for an agent that is started again."""
         known = [url for url in self._urls.split(",") if url]
         fresh = [str(url) for url in urls if "://" in str(url)]
