@@ -70,6 +70,17 @@ class Settings:
     preemptions_most: int = knob(3, "how often one job may be preempted")
     repair_s: float = knob(300.0, "how long a gang that lost a node keeps its other places")
     bundle: str = knob("auto", "when the project travels with a job: auto (with a shared server), always, never")
+    accounts: str = knob("off", "whether users sign in: on (a shared server) or off (the owner of this home alone)")
+    insecure_http: str = knob("off", "on: serve others without TLS, because a proxy does it or the network is trusted")
+    tls_cert_file: str = knob("", "certificate, with its chain, that the server shows; empty means no TLS")
+    tls_key_file: str = knob("", "private key of that certificate")
+    ca_file: str = knob("", "certificates that client and agents trust besides the system's own")
+    token_cache_s: float = knob(5.0, "how long a token that was good is taken for good without looking again")
+    token_life_s: float = knob(90 * 86400.0, "how long a new token is good unless its maker says otherwise")
+    oidc_issuer: str = knob("", "identity provider that may vouch for users, by its issuer URL; empty means none")
+    oidc_client_id: str = knob("", "name under which the identity provider knows this server")
+    oidc_client_secret_file: str = knob("", "file with the secret that the identity provider gave, if it gave one")
+    oidc_domains: str = knob("", "e-mail domains, with commas, whose people become users when they first sign in")
     auto_start_s_max: float = knob(30.0, "how long the command line waits for the embedded server to come up")
 
 

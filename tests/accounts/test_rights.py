@@ -23,8 +23,8 @@ def test_every_route_has_a_row_and_every_row_a_route(tmp_path: Path) -> None:
     assert found == {(method, path.replace(":path", "")) for method, path in RIGHTS}
 
 
-def test_a_route_without_a_row_is_refused_at_the_start() -> None:
+def test_a_route_without_a_row_is_refused_at_the_start(tmp_path: Path) -> None:
     router = APIRouter()
     router.add_api_route("/api/v1/forgotten", lambda: None, methods=["GET"])
-    with pytest.raises(LookupError, match="GET /api/v1/forgotten"):
-        access.guard(router)
+    with Serving(tmp_path) as server, pytest.raises(LookupError, match="GET /api/v1/forgotten"):
+        access.guard(router, server.services)

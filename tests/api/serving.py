@@ -38,10 +38,10 @@ class Answer:
 
 
 class Serving:
-    def __init__(self, folder: Path, store: Store | None = None, price: float = 0.0) -> None:
+    def __init__(self, folder: Path, store: Store | None = None, price: float = 0.0, **words: Any) -> None:
         self.store = store or MemoryStore()
         self.storage = FolderStorage(folder)
-        self.settings = Settings(tick_every_s=0.1)
+        self.settings = Settings(tick_every_s=0.1, **words)
         hub = Hub()
         pool = Pool("local", "local", nodes_min=1, lease_s=86400.0, price_per_hour=price)
         lead = self.store.take_lead("test", "", time.time(), 3600.0)

@@ -9,24 +9,29 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.api import problems
-from headway.api.rights import RIGHTS
-from headway.core.actor import HOUSE, Actor, Right
+from headway.api.rights import RIGHTS, UNRECORDED
+from headway.api.services import Services
+from headway.control import views
+from headway.control.auditing import Recording, recording
+from headway.core.actor import HOUSE, NEEDED_ROLE, Actor, Right
 from headway.core.errors import NotAllowed
-from headway.core.tokens import NODE, Signer
+from headway.core.model import Job
+from headway.core.tokens import NODE
 
 OPEN_PATHS = frozenset({"/api/v1/health"})
 REMEMBERED_MOST = 20_000
 Handler = Callable[[Request], Awaitable[Response]]
 
-__all__ = ["Actor", "Gate", "Right", "actor_of", "guard"]
+__all__ = ["Actor", "Gate", "Right", "actor_of", "check", "find_job", "guard"]
 
 
 def actor_of(request: Request) -> Actor:
@@ -35,19 +40,41 @@ def actor_of(request: Request) -> Actor:
     return actor
 
 
+def check(request: Request, project: str) -> None:
+    """See that the caller has the route's right in a project that they may see."""
+    actor, right = actor_of(request), request.scope["state"]["right"]
+    if (record := recording.get()) is not None:
+        record.project = project
+    if not actor.may(right, project):
+        needed = NEEDED_ROLE.get(right, "admin of this server")
+        held = actor.roles.get(project)
+        having = f'is only {held} in "{project}"' if held else f'is not in the project "{project[:80]}"'
+        raise NotAllowed(f'"{actor.name}" {having}; this needs {needed}', "headway whoami shows your roles")
+
+
+async def find_job(services: Services, request: Request, ref: str) -> Job:
+    """A job that the caller may see, and on which they have the route's right. Others are as if they were not there."""
+    projects = actor_of(request).projects
+    job = await run_in_threadpool(views.find_job, services.store, ref, projects)
+    if projects is not None or recording.get() is not None:
+        check(request, job.spec.project)
+    return job
+
+
 class Gate:
     """Lets nobody in without a token. Plain ASGI: it costs next to nothing per request."""
 
-    def __init__(self, app: ASGIApp, token: str, signer: Signer) -> None:
+    def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app = app
-        self._house = f"Bearer {token}".encode()
-        self._signer = signer
+        self._services = services
+        self._house = f"Bearer {services.token}".encode()
         self._signed: dict[bytes, Actor] = {}  # By the hash of what was shown; signatures do not go stale.
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
-            actor = self._actor(scope)
+            actor = self._actor(scope) or await self._services.badges.look(_given(scope))
             if actor is None:
+                await self._services.recorder.turned_away(scope)
                 await _refusal()(scope, receive, send)
                 return
             if actor.kind == "agent" and not scope["path"].startswith(("/agent/", "/agent.pyz")):
@@ -57,7 +84,7 @@ class Gate:
         await self._app(scope, receive, send)
 
     def _actor(self, scope: Scope) -> Actor | None:
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        given = _given(scope)
         if hmac.compare_digest(given, self._house):
             return HOUSE
         seen = hashlib.sha256(given).digest()
@@ -69,11 +96,15 @@ class Gate:
         return known
 
     def _signed_by_us(self, given: bytes) -> Actor | None:
-        bearer = self._signer.bearer(given.removeprefix(b"Bearer ").decode("latin-1"))
+        bearer = self._services.signer.bearer(given.removeprefix(b"Bearer ").decode("latin-1"))
         if bearer is None:
             return None
         kind, name = bearer
         return Actor("agent", name, node=name) if kind == NODE else Actor("server", name, admin=True)
+
+
+def _given(scope: Scope) -> bytes:
+    return next((value for name, value in scope["headers"] if name == b"authorization"), b"")
 
 
 def _refusal() -> Response:
@@ -85,8 +116,8 @@ def _not_for_agents(path: str) -> Response:
     return problems.problem(403, "not-allowed", f"{path}: an agent's token is good for the calls of its node alone")
 
 
-def guard(router: APIRouter) -> APIRouter:
-    """See that every route of a router asks for its right first."""
+def guard(router: APIRouter, services: Services) -> APIRouter:
+    """See that every route of a router asks for its right first, and that changes are written down."""
     for route in router.routes:
         if not isinstance(route, APIRoute):
             raise TypeError(f"{route} is no route of ours, so nothing guards it")
@@ -94,22 +125,41 @@ def guard(router: APIRouter) -> APIRouter:
             if (method, route.path) not in RIGHTS:
                 raise LookupError(f"api/rights.py has no row for {method} {route.path}")
         # The documented place at which a route's handling can be wrapped; called once, when the router is included.
-        setattr(route, "get_route_handler", _guarded(route, route.get_route_handler))  # noqa: B010
+        setattr(route, "get_route_handler", _guarded(route, route.get_route_handler, services))  # noqa: B010
     return router
 
 
-def _guarded(route: APIRoute, make: Callable[[], Any]) -> Callable[[], Handler]:
-    rights = {method: RIGHTS[method, route.path] for method in route.methods or ()}
+def _guarded(route: APIRoute, make: Callable[[], Any], services: Services) -> Callable[[], Handler]:
+    (method,) = route.methods or {""}
+    right = RIGHTS[method, route.path]
+    changes = method != "GET" and right is not Right.AGENT and (method, route.path) not in UNRECORDED
+    what = f"{route.tags[0] if route.tags else 'server'}.{route.name}"
+    recorder = services.recorder
 
     def get_route_handler() -> Handler:
         handler: Handler = make()
 
         async def checked(request: Request) -> Response:
-            right = rights[request.method]
-            if right is not Right.OPEN and not actor_of(request).might(right):
-                raise NotAllowed(_lacks(actor_of(request), right))
+            if right is Right.OPEN:
+                return await handler(request)
+            actor = actor_of(request)
             request.scope["state"]["right"] = right
-            return await handler(request)
+            if not recorder.on:
+                if not actor.might(right):
+                    raise NotAllowed(_lacks(actor, right))
+                return await handler(request)
+            record = Recording(actor, what, "/".join(map(str, request.path_params.values())))
+            with recorder.watching(record if changes else None):
+                try:
+                    if not actor.might(right):
+                        raise NotAllowed(_lacks(actor, right))
+                    answer = await handler(request)
+                except NotAllowed as error:
+                    await recorder.refused(record, error.message)
+                    raise
+            if changes and not record.written:
+                await recorder.write(record)
+            return answer
 
         return checked
 
@@ -122,67 +172,3 @@ def _lacks(actor: Actor, right: Right) -> str:
     if right is Right.AGENT:
         return "only agents make this call"
     return f'"{actor.name}" may not {right.value} anything here'
-
-
-class _Task(Protocol):
-    @property
-    def node(self) -> str: ...
-
-
-class Reach:
-    """What the agent of a node may say and touch: what concerns that node, and nothing else."""
-
-    def __init__(self, services: Any) -> None:
-        self._services = services
-
-    def check_sync(self, actor: Actor, said: dict[str, Any]) -> None:
-        """A call is made for one's own node, and its output lies in that node's own folder."""
-        if actor.kind != "agent":
-            return
-        node = said["node"]
-        if node != actor.node:
-            raise NotAllowed(f'the token of "{actor.node}" does not speak for "{node[:80]}"')
-        logs = said.get("logs")
-        for piece in logs if isinstance(logs, list) else ():
-            if not isinstance(piece, dict) or not str(piece.get("key", "")).startswith(f"logs/{node}/"):
-                raise NotAllowed(f'{node}: output is kept below "logs/{node}/" only')
-
-    def check_write(self, actor: Actor, key: str) -> None:
-        if not (self._own_log(actor, key) or self._of_living(actor, key)):
-            raise NotAllowed(f'an agent may not write "{key[:80]}"', "only logs, and what belongs to a living attempt")
-
-    def check_read(self, actor: Actor, key: str) -> None:
-        if actor.kind != "agent":
-            allowed = key.startswith(("jobs/", "logs/", "bundles/"))
-        else:
-            allowed = self._own_log(actor, key) or self._needed_by(actor.node, key)
-        if not allowed:
-            raise NotAllowed(f'an agent may not read "{key[:80]}"', "only what a task on its node needs")
-
-    def _own_log(self, actor: Actor, key: str) -> bool:
-        return key.startswith(f"logs/{actor.node}/" if actor.kind == "agent" else "logs/")
-
-    def _of_living(self, actor: Actor, key: str) -> bool:
-        """Whether a key lies in the folder of an attempt that goes on, there: the fence for objects."""
-        top, job, attempt, *rest = [*key.split("/"), "", "", ""]
-        held = self._services.control.cycle.book.active.get(job)
-        if top != "jobs" or not rest[0] or held is None or attempt != str(held.number):
-            return False
-        return any(actor.kind != "agent" or task.node == actor.node for task in held.alive)
-
-    def _needed_by(self, node: str, key: str) -> bool:
-        """Whether a task on this node may ask for an object: of its job, of the job it began from, of its bundle."""
-        book = self._services.control.cycle.book
-        # Copied in one step: the control thread goes on changing it.
-        here = {job for job, _ in list(book.on_node.get(node, {}).values())}
-        top, name, *_ = [*key.split("/"), ""]
-        if top == "jobs":
-            store = self._services.store
-            return name in here or any(
-                use.kind == "origin" and use.name == name for job in here for use in store.uses(job)
-            )
-        if top == "bundles":
-            held = [book.jobs.get(job) for job in here]
-            digests = {job.spec.progress.bundle for job in held if job is not None} - {""}
-            return (name == "files" and bool(digests)) or name.removesuffix(".json") in digests
-        return False

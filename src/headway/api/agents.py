@@ -8,8 +8,9 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from headway.api.access import Reach, actor_of
+from headway.api.access import actor_of
 from headway.api.documents import ANY, RAW, body
+from headway.api.reach import Reach
 from headway.api.reading import read_object
 from headway.api.services import Services, settled
 from headway.api.transfer import ranged, received

@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from headway.api import (
+    accounts,
     agents,
+    audit,
     bundles,
     changing,
     events,
@@ -25,6 +27,10 @@ from headway.api import (
 from headway.api.access import Gate, guard
 from headway.api.following import Front
 from headway.api.services import Services
+
+ROUTES = (
+    jobs, changing, logs, progress, bundles, events, setup, schedules, server, agents, visits, accounts, audit,
+)  # fmt: skip
 
 
 def create_app(services: Services) -> FastAPI:
@@ -43,8 +49,8 @@ def create_app(services: Services) -> FastAPI:
         openapi_url="/api/v1/openapi.json",
     )
     problems.install(app)
-    for module in (jobs, changing, logs, progress, bundles, events, setup, schedules, server, agents, visits):
-        app.include_router(guard(module.routes(services)))
+    for module in ROUTES:
+        app.include_router(guard(module.routes(services), services))
     app.add_middleware(Front, standing=services.standing)
-    app.add_middleware(Gate, token=services.token, signer=services.signer)
+    app.add_middleware(Gate, services=services)
     return app

@@ -6,12 +6,15 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from headway.api.access import actor_of
+from headway.api.admitting import Admission, owner_of
 from headway.api.documents import ANY, BUNDLE, MISSING, WANTED
 from headway.api.reading import read_body, read_object
 from headway.api.services import Services
 from headway.api.transfer import received
+from headway.control.bundles import Holdings
 from headway.core.bundles import PACK_BYTES_MAX, read_manifest, unpack
-from headway.core.errors import BadInput
+from headway.core.errors import BadInput, NotFound
 from headway.core.fields import check_keys
 from headway.core.progress_spec import DIGEST
 
@@ -21,6 +24,9 @@ ASKED_MAX = 100_000
 
 def routes(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["bundles"])
+
+    def shelf(request: Request) -> Holdings:
+        return services.shelf.of(owner_of(actor_of(request)))
 
     @router.post("/bundles/missing", openapi_extra=WANTED, responses=MISSING)
     async def missing(request: Request) -> Response:
@@ -32,13 +38,13 @@ def routes(services: Services) -> APIRouter:
             raise BadInput(f"files: expected a list of at most {ASKED_MAX:,} sha256")
         for sha256 in asked:
             _check(sha256)
-        return JSONResponse({"missing": await run_in_threadpool(services.shelf.missing, asked)})
+        return JSONResponse({"missing": await run_in_threadpool(shelf(request).missing, asked)})
 
     @router.put("/bundles/files", status_code=204)
     async def put_pack(request: Request) -> Response:
         """Upload many small contents in one body: for each its sha256 (32 bytes), its size (4 bytes), its bytes."""
         contents = await run_in_threadpool(unpack, await read_body(request, PACK_BYTES_MAX))
-        await run_in_threadpool(services.shelf.take_all, contents)
+        await run_in_threadpool(shelf(request).take_all, contents)
         return Response(status_code=204)
 
     @router.put("/bundles/files/{sha256}", status_code=204)
@@ -48,7 +54,7 @@ def routes(services: Services) -> APIRouter:
         async with received(request, services.storage, FILE_BYTES_MAX) as draft:
             if draft.sha256 != sha256:
                 raise BadInput(f"the content has the sha256 {draft.sha256}, not {sha256}", "it changed on its way")
-            await run_in_threadpool(services.shelf.take, sha256, lambda key: draft.put(services.storage, key))
+            await run_in_threadpool(shelf(request).take, sha256, lambda key: draft.put(services.storage, key))
         return Response(status_code=204)
 
     @router.put("/bundles/{digest}", status_code=201, openapi_extra=BUNDLE, responses=ANY)
@@ -57,13 +63,15 @@ def routes(services: Services) -> APIRouter:
         manifest = read_manifest(await read_object(request, services.settings.request_bytes_max))
         if manifest.digest != digest:
             raise BadInput(f"the files have the digest {manifest.digest}, not {digest[:64]}")
-        await run_in_threadpool(services.shelf.complete, manifest)
+        await run_in_threadpool(shelf(request).complete, manifest)
         return JSONResponse({"digest": digest, "files": len(manifest.files), "bytes": manifest.size_bytes}, 201)
 
     @router.get("/bundles/{digest}", responses=ANY)
-    async def bundle(digest: str) -> Response:
+    async def bundle(digest: str, request: Request) -> Response:
         """What a bundle consists of, and what git said of it."""
         _check(digest)
+        if not await Admission(services).readable(request, digest):
+            raise NotFound(f'no bundle "{digest}"')
         return JSONResponse(await run_in_threadpool(services.shelf.manifest, digest))
 
     return router

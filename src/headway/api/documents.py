@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.control.changing import CHANGEABLE
+from headway.core.actor import ROLES
 from headway.core.causes import TABLE
 from headway.core.checkpoints import HOW
 from headway.core.events import KINDS
@@ -155,8 +156,9 @@ def answers(status: int, schema: Schema, says: str, media: str = "application/js
 
 
 _FORCE: Schema = {"type": "boolean", "description": "accept it though nothing here could ever run it"}
-JOB = body(obj(("job",), job=SPEC, key=TEXT, force=_FORCE))
-BATCH = body(obj(("jobs",), jobs=array(SPEC), key=TEXT, force=_FORCE))
+_FOR: Schema = {"type": ["string", "null"], "description": "whose it shall be; only admins of the server say so"}
+JOB = body(obj(("job",), job=SPEC, key=TEXT, force=_FORCE, user=_FOR))
+BATCH = body(obj(("jobs",), jobs=array(SPEC), key=TEXT, force=_FORCE, user=_FOR))
 STOP = body(obj(grace_s={"type": ["number", "null"]}))
 ARRAY: Schema = obj(("id", "count"), id=TEXT, name=TEXT, count=WHOLE, states={"type": "object"})
 MADE = answers(201, obj(job=SUMMARY, array=ARRAY), "the job; of an array, its first one")
@@ -211,3 +213,19 @@ LICENCES = answers(200, obj(licences={"type": "object", "additionalProperties": 
 SCHEDULES = answers(200, obj(schedules=array({"type": "object"})), "the schedules")
 ARRAYS = answers(200, ARRAY, "how many of its jobs are in which state")
 PLAN = body(obj(("job",), job=SPEC))
+
+# --- accounts ---
+_MAYBE_TEXT: Schema = {"type": ["string", "null"]}
+_MAYBE_TRUE: Schema = {"type": ["boolean", "null"]}
+NEW_USER = body(obj(("name",), name=TEXT, email=_MAYBE_TEXT, admin=_MAYBE_TRUE))
+USER_CHANGE = body(obj(email=_MAYBE_TEXT, admin=_MAYBE_TRUE))
+MEMBER = body(obj(("role",), role={"enum": list(ROLES)}))
+NEW_TOKEN = body(
+    obj(
+        label=_MAYBE_TEXT,
+        user=_MAYBE_TEXT,
+        project=_MAYBE_TEXT,
+        role={"enum": [*ROLES, None]},
+        expires_in_s={"type": ["number", "null"], "description": "null: never"},
+    )
+)

@@ -9,6 +9,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from headway.api.access import actor_of, find_job
+from headway.api.admitting import Admission, own_key, submitter
 from headway.api.documents import BATCH, BATCH_MADE, DETAIL, JOB, JOBS, MADE, STOP, WAITED, WHY
 from headway.api.reading import number, read_object
 from headway.api.services import Services
@@ -31,7 +33,6 @@ from headway.core.spec import JobSpec, check_keys, read_spec
 from headway.store.protocol import JobFilter
 
 WAIT_S_MAX = 60.0
-USER = "local"
 
 
 def routes(services: Services) -> APIRouter:
@@ -50,8 +51,8 @@ class Look:
 
     services: Services
 
-    async def find(self, ref: str) -> Job:
-        return await run_in_threadpool(views.find_job, self.services.store, ref)
+    async def find(self, request: Request, ref: str) -> Job:
+        return await find_job(self.services, request, ref)
 
     async def shown(self, job: Job, complete: bool = False) -> dict[str, Any]:
         services = self.services
@@ -66,39 +67,43 @@ class Look:
 
 
 def _submitting(router: APIRouter, services: Services, look: Look) -> None:
+    desk = Admission(services)
+
     @router.post("/jobs", status_code=201, openapi_extra=JOB, responses=MADE)
     async def submit(request: Request) -> Response:
         """Submit one job. With the same key, the same job is answered however often the request is repeated."""
         body = await read_object(request, services.settings.request_bytes_max)
-        check_keys(body, {"job": "", "key": "", "force": ""}, "request")
+        check_keys(body, {"job": "", "key": "", "force": "", "user": ""}, "request")
         raw = body.get("job")
-        spec = read_spec(raw if raw is not None else {})
-        ids = await services.do(_submit(services, (spec,), body, [raw]))
+        (spec,) = await desk.admit(request, (read_spec(raw if raw is not None else {}),), [raw])
+        ids = await services.do(_submit(services, request, (spec,), body, [raw]))
         if spec.wishes.array:
-            job = await look.find(element(ids[0], 0))
+            job = await look.find(request, element(ids[0], 0))
             made = {"id": ids[0], "name": spec.name, "count": spec.wishes.array, "states": {}}
             return JSONResponse({"job": views.summary(job, now=services.now()), "array": made}, 201)
-        job = services.control.cycle.book.jobs.get(ids[0]) or await look.find(ids[0])
+        job = services.control.cycle.book.jobs.get(ids[0]) or await look.find(request, ids[0])
         return JSONResponse({"job": views.summary(job, now=services.now())}, 201)
 
     @router.post("/jobs/batch", status_code=201, openapi_extra=BATCH, responses=BATCH_MADE)
     async def submit_batch(request: Request) -> Response:
         """Submit many jobs, all or none."""
         body = await read_object(request, services.settings.request_bytes_max)
-        check_keys(body, {"jobs": "", "key": "", "force": ""}, "request")
+        check_keys(body, {"jobs": "", "key": "", "force": "", "user": ""}, "request")
         raws = body.get("jobs")
         if not isinstance(raws, list):
             raise BadInput('"jobs" is not a list')
         check_count(raws, services.settings.submit_most)
         specs = _read_many(raws)
         check_elements(specs)
-        ids = await services.do(_submit(services, specs, body, raws))
+        specs = await desk.admit(request, specs, raws)
+        ids = await services.do(_submit(services, request, specs, body, raws))
         return JSONResponse({"ids": ids}, 201)
 
 
 def _looking(router: APIRouter, services: Services, look: Look) -> None:
     @router.get("/jobs", responses=JOBS)
     async def jobs(
+        request: Request,
         state: str = "",
         project: str = "",
         user: str = "",
@@ -109,7 +114,8 @@ def _looking(router: APIRouter, services: Services, look: Look) -> None:
         before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     ) -> Response:
         """One page of jobs, newest first."""
-        which = JobFilter(_states(state), project, user, queue, name, array=array)
+        projects = actor_of(request).projects
+        which = JobFilter(_states(state), project, user, queue, name, array=array, projects=projects)
         page = await run_in_threadpool(services.store.page, which, before, limit)
         queued = tuple(job.id for job in page if job.state is State.QUEUED)
         why = await services.do(WhyMany(queued)) if queued and services.leading else {}
@@ -117,14 +123,14 @@ def _looking(router: APIRouter, services: Services, look: Look) -> None:
         return JSONResponse({"jobs": shown, "next": page[-1].seq if len(page) == limit else None})
 
     @router.get("/jobs/{ref}", responses=DETAIL)
-    async def job(ref: str) -> Response:
+    async def job(ref: str, request: Request) -> Response:
         """One job with all its attempts. `ref` is an id, the beginning of one, or a name."""
-        return JSONResponse(await look.shown(await look.find(ref), complete=True))
+        return JSONResponse(await look.shown(await look.find(request, ref), complete=True))
 
     @router.get("/jobs/{ref}/why", responses=WHY)
-    async def why(ref: str) -> Response:
+    async def why(ref: str, request: Request) -> Response:
         """Why the job is where it is."""
-        return JSONResponse(await services.do(Why((await look.find(ref)).id)))
+        return JSONResponse(await services.do(Why((await look.find(request, ref)).id)))
 
 
 def _changing(router: APIRouter, services: Services, look: Look) -> None:
@@ -134,48 +140,53 @@ def _changing(router: APIRouter, services: Services, look: Look) -> None:
         body = await read_object(request, services.settings.request_bytes_max)
         check_keys(body, {"grace_s": ""}, "request")
         grace_s = number(body, "grace_s", 0, 30 * 86400)
-        job = await services.do(Stop((await look.find(ref)).id, USER, grace_s))
+        job = await services.do(Stop((await look.find(request, ref)).id, actor_of(request).name, grace_s))
         return JSONResponse({"job": await look.shown(job)})
 
     @router.post("/jobs/{ref}/retry", responses=MADE)
-    async def retry(ref: str) -> Response:
+    async def retry(ref: str, request: Request) -> Response:
         """Let a backing-off job go now; for an ended one, submit a new job with the same spec."""
-        made = await services.do(Retry((await look.find(ref)).id, USER, services.new_id))
-        return JSONResponse({"job": await look.shown(await look.find(made))})
+        made = await services.do(Retry((await look.find(request, ref)).id, actor_of(request).name, services.new_id))
+        return JSONResponse({"job": await look.shown(await look.find(request, made))})
 
     @router.delete("/jobs/{ref}", status_code=204)
-    async def remove(ref: str) -> Response:
+    async def remove(ref: str, request: Request) -> Response:
         """Delete the record of an ended job, its logs included."""
-        await services.do(ForgetJob((await look.find(ref)).id, USER))
+        await services.do(ForgetJob((await look.find(request, ref)).id, actor_of(request).name))
         return Response(status_code=204)
 
 
 def _waiting(router: APIRouter, services: Services, look: Look) -> None:
     @router.get("/jobs/{ref}/wait", responses=WAITED)
-    async def wait(ref: str, timeout_s: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 30.0) -> Response:
+    async def wait(
+        ref: str, request: Request, timeout_s: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 30.0
+    ) -> Response:
         """Hold the answer until the job has ended, or the time is up."""
-        job = await look.find(ref)
+        job = await look.find(request, ref)
         deadline = services.mono() + timeout_s
         while not job.state.ended and (left_s := deadline - services.mono()) > 0 and not services.hub.closed:
             seq = services.hub.last_seq
             # In the book, it has not ended; out of it, the store knows how (or will, when the commit is done).
             if not services.leading or job.id not in services.control.cycle.book.jobs:
-                job = await look.find(job.id)
+                job = await look.find(request, job.id)
             if not job.state.ended:
                 await services.hub.events_after(seq, left_s)
         if not job.state.ended:
-            job = await look.find(job.id)
+            job = await look.find(request, job.id)
         return JSONResponse({"job": await look.shown(job, complete=True), "ended": job.state.ended})
 
 
-def _submit(services: Services, specs: tuple[JobSpec, ...], body: dict[str, Any], raws: list[Any]) -> Submit:
+def _submit(
+    services: Services, request: Request, specs: tuple[JobSpec, ...], body: dict[str, Any], raws: list[Any]
+) -> Submit:
     key = body.get("key") or ""
     if not isinstance(key, str) or len(key) > 200:
         raise BadInput("key: expected a text of at most 200 characters")
     force = body.get("force", False)
     if not isinstance(force, bool):
         raise BadInput(f'force: "{str(force)[:80]}" is not true or false')
-    return Submit(specs, USER, services.new_id, key, digest_of(raws) if key else "", force=force)
+    user = submitter(request, body.get("user"))
+    return Submit(specs, user, services.new_id, own_key(request, key), digest_of(raws) if key else "", force=force)
 
 
 def _read_many(raws: list[Any]) -> tuple[JobSpec, ...]:

@@ -6,10 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from headway.api.access import find_job
 from headway.api.documents import ANY, RAW
 from headway.api.services import Services
 from headway.control import views
@@ -58,13 +59,13 @@ def routes(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["logs"])
     store = services.store
 
-    async def find(ref: str) -> Job:
-        return await run_in_threadpool(views.find_job, store, ref)
+    async def find(request: Request, ref: str) -> Job:
+        return await find_job(services, request, ref)
 
     @router.get("/jobs/{ref}/logs", responses=ANY)
-    async def story(ref: str) -> Response:
+    async def story(ref: str, request: Request) -> Response:
         """All output there is: per attempt, the files with their size and which bytes are kept."""
-        return JSONResponse(await run_in_threadpool(views.log_story, store, await find(ref)))
+        return JSONResponse(await run_in_threadpool(views.log_story, store, await find(request, ref)))
 
     def piece_of(job: str, attempt: int, task: int, rank: int, stream: str, offset: int, limit: int) -> Piece:
         mine = (task, rank, stream)
@@ -80,6 +81,7 @@ def routes(services: Services) -> APIRouter:
     @router.get("/jobs/{ref}/logs/raw", responses=RAW)
     async def raw(
         ref: str,
+        request: Request,
         attempt: Annotated[int, Query(ge=1, le=10**6)],
         task: Annotated[int, Query(ge=0, le=10**6)] = 0,
         rank: Annotated[int, Query(ge=0, le=10**7)] = 0,
@@ -89,13 +91,13 @@ def routes(services: Services) -> APIRouter:
         wait_s: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 0.0,
     ) -> Response:
         """Bytes of one rank's output from an offset on; held until there are some, when asked to wait."""
-        job = await find(ref)
+        job = await find(request, ref)
         if attempt > job.number:
             raise NotFound(f"{job.id} has no attempt {attempt} yet", f"the newest is {job.number}")
         deadline = services.mono() + wait_s
         while True:
             with services.hub.output_of(job.id) as happened:
-                job = await find(job.id)
+                job = await find(request, job.id)
                 grows = views.can_grow(job, attempt)
                 piece = await run_in_threadpool(piece_of, job.id, attempt, task, rank, stream, offset, limit)
                 left_s = deadline - services.mono()

@@ -8,6 +8,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from headway.api.access import actor_of, find_job
+from headway.api.admitting import own_key
 from headway.api.documents import ANY, ARTIFACTS, CHECKPOINTS, DIFFERENCE, FORK, MADE, PIN, RAW, RERUN, STOP
 from headway.api.reading import number, read_object
 from headway.api.services import Services
@@ -22,7 +24,6 @@ from headway.core.fields import check_keys, whole
 from headway.core.model import Job
 from headway.core.spec import JobSpec
 
-USER = "local"
 STEP_MAX = 2**62
 Step = Annotated[int, Query(ge=0, le=STEP_MAX)]
 
@@ -32,10 +33,6 @@ def routes(services: Services) -> APIRouter:
     for add in (_checkpoints, _artifacts, _repeats):
         add(router, services)
     return router
-
-
-async def _find(services: Services, ref: str) -> Job:
-    return await run_in_threadpool(views.find_job, services.store, ref)
 
 
 async def _body(services: Services, request: Request, *keys: str) -> dict[str, Any]:
@@ -48,9 +45,9 @@ def _checkpoints(router: APIRouter, services: Services) -> None:
     store, storage = services.store, services.storage
 
     @router.get("/jobs/{ref}/checkpoints", responses=CHECKPOINTS)
-    async def checkpoints(ref: str) -> Response:
+    async def checkpoints(ref: str, request: Request) -> Response:
         """What a job has kept of its progress; the best to resume from first."""
-        job = await _find(services, ref)
+        job = await find_job(services, request, ref)
         return JSONResponse({"checkpoints": await run_in_threadpool(shown.show_checkpoints, store, job)})
 
     @router.post("/jobs/{ref}/checkpoints/{step}/pin", openapi_extra=PIN, responses=ANY)
@@ -59,14 +56,14 @@ def _checkpoints(router: APIRouter, services: Services) -> None:
         pinned = (await _body(services, request, "pinned")).get("pinned", True)
         if not isinstance(pinned, bool):
             raise BadInput(f'pinned: "{str(pinned)[:40]}" is neither true nor false')
-        job = await _find(services, ref)
+        job = await find_job(services, request, ref)
         await services.do(Pin(job.id, whole(step, "step", 0, STEP_MAX), pinned))
         return JSONResponse({"job": job.id, "step": step, "pinned": pinned})
 
     @router.get("/jobs/{ref}/checkpoints/{step}/raw", responses=RAW)
     async def file(ref: str, step: int, request: Request, path: str, task: Step = 0) -> Response:
         """One file of a checkpoint."""
-        job = await _find(services, ref)
+        job = await find_job(services, request, ref)
         found = await run_in_threadpool(shown.find_checkpoint_file, store, storage, job, step, task, path)
         return ranged(request, found.size, found.read, path)
 
@@ -74,7 +71,7 @@ def _checkpoints(router: APIRouter, services: Services) -> None:
     async def preempt(ref: str, request: Request) -> Response:
         """Let a running job make room: it is told, saves within its grace, and goes on from there later."""
         grace_s = number(await _body(services, request, "grace_s"), "grace_s", 0, 30 * 86400)
-        job = await services.do(Preempt((await _find(services, ref)).id, USER, grace_s))
+        job = await services.do(Preempt((await find_job(services, request, ref)).id, actor_of(request).name, grace_s))
         return JSONResponse({"job": views.summary(job, now=services.now())})
 
 
@@ -82,9 +79,11 @@ def _artifacts(router: APIRouter, services: Services) -> None:
     store, storage = services.store, services.storage
 
     @router.get("/jobs/{ref}/artifacts", responses=ARTIFACTS)
-    async def artifacts(ref: str, attempt: Annotated[int | None, Query(ge=1, le=10**6)] = None) -> Response:
+    async def artifacts(
+        ref: str, request: Request, attempt: Annotated[int | None, Query(ge=1, le=10**6)] = None
+    ) -> Response:
         """The files that a job keeps."""
-        found = await run_in_threadpool(store.artifacts, (await _find(services, ref)).id, attempt)
+        found = await run_in_threadpool(store.artifacts, (await find_job(services, request, ref)).id, attempt)
         return JSONResponse({"artifacts": [shown.show_artifact(each) for each in found]})
 
     @router.get("/jobs/{ref}/artifacts/raw", responses=RAW)
@@ -96,18 +95,19 @@ def _artifacts(router: APIRouter, services: Services) -> None:
         task: Annotated[int | None, Query(ge=0, le=10**6)] = None,
     ) -> Response:
         """The bytes of one file, whole or a range of them; of the newest attempt that has it, unless one is named."""
-        job = await _find(services, ref)
+        job = await find_job(services, request, ref)
         found, bytes_ = await run_in_threadpool(shown.find_artifact, store, storage, job, path, attempt, task)
         return ranged(request, found.size, bytes_.read, path)
 
 
 def _repeats(router: APIRouter, services: Services) -> None:
-    async def submit(spec: JobSpec, of: Job, key: object, about: object) -> Response:
+    async def submit(request: Request, spec: JobSpec, of: Job, key: object, about: object) -> Response:
         if not isinstance(key, str) or len(key) > 200:
             raise BadInput("key: expected a text of at most 200 characters")
-        command = Submit((spec,), USER, services.new_id, key, digest_of(about) if key else "", like=of.id)
+        user, key = actor_of(request).name, own_key(request, key)
+        command = Submit((spec,), user, services.new_id, key, digest_of(about) if key else "", like=of.id)
         ids = await services.do(command)
-        job = services.control.cycle.book.jobs.get(ids[0]) or await _find(services, ids[0])
+        job = services.control.cycle.book.jobs.get(ids[0]) or await find_job(services, request, ids[0])
         return JSONResponse({"job": views.summary(job, now=services.now())}, 201)
 
     @router.post("/jobs/{ref}/fork", status_code=201, openapi_extra=FORK, responses=MADE)
@@ -115,20 +115,20 @@ def _repeats(router: APIRouter, services: Services) -> None:
         """A new job that begins from a checkpoint of this one, with other parameters."""
         body = await _body(services, request, "step", "set", "key")
         step = body.get("step")
-        of = await _find(services, ref)
+        of = await find_job(services, request, ref)
         spec = forked(of, None if step is None else whole(step, "step", 0, STEP_MAX), body.get("set") or {})
-        return await submit(spec, of, body.get("key") or "", ["fork", of.id, step, body.get("set")])
+        return await submit(request, spec, of, body.get("key") or "", ["fork", of.id, step, body.get("set")])
 
     @router.post("/jobs/{ref}/rerun", status_code=201, openapi_extra=RERUN, responses=MADE)
     async def rerun(ref: str, request: Request) -> Response:
         """The same job anew: the same bundle, environment, inputs, parameters and seed."""
         body = await _body(services, request, "key")
-        of = await _find(services, ref)
-        return await submit(repeated(of), of, body.get("key") or "", ["rerun", of.id])
+        of = await find_job(services, request, ref)
+        return await submit(request, repeated(of), of, body.get("key") or "", ["rerun", of.id])
 
     @router.get("/jobs/{one}/diff/{other}", responses=DIFFERENCE)
-    async def diff(one: str, other: str) -> Response:
+    async def diff(one: str, other: str, request: Request) -> Response:
         """What sets two jobs apart: code, environment, parameters, description, hardware, results."""
-        left, right = await _find(services, one), await _find(services, other)
+        left, right = await find_job(services, request, one), await find_job(services, request, other)
         found = await run_in_threadpool(difference, services.store, services.storage, left, right)
         return JSONResponse(found)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from headway.core.actor import Right
 
-OPEN, KNOWN, VIEW, CHANGE, SERVE, AGENT = (
+OPEN, KNOWN, VIEW, CHANGE, MANAGE, SERVE, AGENT = (
     Right.OPEN,
     Right.KNOWN,
     Right.VIEW,
     Right.CHANGE,
+    Right.MANAGE,
     Right.SERVE,
     Right.AGENT,
 )
@@ -74,6 +75,22 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("PUT", "/api/v1/schedules/{name}"): CHANGE,
     ("POST", "/api/v1/schedules/{name}/pause"): CHANGE,
     ("DELETE", "/api/v1/schedules/{name}"): CHANGE,
+    # --- accounts ---
+    ("GET", "/api/v1/whoami"): KNOWN,
+    ("GET", "/api/v1/users"): SERVE,
+    ("POST", "/api/v1/users"): SERVE,
+    ("PATCH", "/api/v1/users/{name}"): SERVE,
+    ("DELETE", "/api/v1/users/{name}"): SERVE,
+    ("GET", "/api/v1/projects"): KNOWN,
+    ("PUT", "/api/v1/projects/{project}"): SERVE,
+    ("DELETE", "/api/v1/projects/{project}"): SERVE,
+    ("GET", "/api/v1/projects/{project}/members"): VIEW,
+    ("PUT", "/api/v1/projects/{project}/members/{user}"): MANAGE,
+    ("DELETE", "/api/v1/projects/{project}/members/{user}"): MANAGE,
+    ("GET", "/api/v1/tokens"): KNOWN,
+    ("POST", "/api/v1/tokens"): KNOWN,
+    ("DELETE", "/api/v1/tokens/{prefix}"): KNOWN,
+    ("GET", "/api/v1/audit"): SERVE,
     # --- the server, and agents ---
     ("GET", "/api/v1/health"): OPEN,
     ("GET", "/api/v1/server"): KNOWN,
@@ -88,3 +105,14 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("PUT", "/agent/objects/{key:path}"): AGENT,
     ("GET", "/agent/objects/{key:path}"): AGENT,
 }
+
+UNRECORDED = frozenset(
+    {
+        ("POST", "/api/v1/bundles/missing"),
+        ("PUT", "/api/v1/bundles/files"),
+        ("PUT", "/api/v1/bundles/files/{sha256}"),
+        ("POST", "/api/v1/plan"),
+        ("POST", "/api/v1/visits/{visit}/in"),
+    }
+)
+"""Calls that change nothing that anybody could name: questions, and the pieces of what is named later."""

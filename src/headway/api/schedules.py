@@ -5,31 +5,46 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from headway.api.access import actor_of, check
+from headway.api.admitting import Admission
 from headway.api.documents import ANY, PAUSE, SCHEDULE, SCHEDULES, body
 from headway.api.reading import read_object
 from headway.api.services import Services
 from headway.control.firing import DropSchedule, PauseSchedule, SetSchedule
-from headway.core.errors import BadInput
+from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.fields import check_keys
 from headway.core.schedules import show_schedule
-
-USER = "local"
 
 
 def routes(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["schedules"])
 
+    def own(request: Request, name: str) -> None:
+        known = services.control.cycle.book.house.schedules.get(name)
+        if known is None or not actor_of(request).sees(known.spec.project):
+            raise NotFound(f'no schedule "{name[:80]}"', "headway schedule ls")
+        check(request, known.spec.project)
+
     @router.get("/schedules", responses=SCHEDULES)
-    async def schedules() -> Response:
+    async def schedules(request: Request) -> Response:
         """All schedules, with when each is due next."""
-        known = services.control.cycle.book.house.schedules
-        return JSONResponse({"schedules": [show_schedule(known[name]) for name in sorted(known)]})
+        known, sees = services.control.cycle.book.house.schedules, actor_of(request).sees
+        return JSONResponse(
+            {"schedules": [show_schedule(each) for _, each in sorted(known.items()) if sees(each.spec.project)]}
+        )
 
     @router.put("/schedules/{name}", openapi_extra=body(SCHEDULE), responses=ANY)
     async def set_schedule(name: str, request: Request) -> Response:
         """Make a schedule, or put another in its place."""
         words = await read_object(request, services.settings.request_bytes_max)
-        return JSONResponse({"schedule": show_schedule(await services.do(SetSchedule(name, words, USER)))})
+        known = services.control.cycle.book.house.schedules.get(name)
+        if known is not None and not actor_of(request).sees(known.spec.project):
+            raise Conflict(f'the name "{name}" is taken by a schedule of another project', "take another name")
+        if known is not None:
+            check(request, known.spec.project)
+        words = await Admission(services).schedule(request, words)
+        done = await services.do(SetSchedule(name, words, actor_of(request).name))
+        return JSONResponse({"schedule": show_schedule(done)})
 
     @router.post("/schedules/{name}/pause", openapi_extra=PAUSE, responses=ANY)
     async def pause(name: str, request: Request) -> Response:
@@ -39,12 +54,15 @@ def routes(services: Services) -> APIRouter:
         paused = words.get("paused", True)
         if not isinstance(paused, bool):
             raise BadInput(f'paused: "{str(paused)[:80]}" is not true or false')
-        return JSONResponse({"schedule": show_schedule(await services.do(PauseSchedule(name, paused, USER)))})
+        own(request, name)
+        done = await services.do(PauseSchedule(name, paused, actor_of(request).name))
+        return JSONResponse({"schedule": show_schedule(done)})
 
     @router.delete("/schedules/{name}", status_code=204)
-    async def drop(name: str) -> Response:
+    async def drop(name: str, request: Request) -> Response:
         """Remove a schedule. Its jobs go on."""
-        await services.do(DropSchedule(name, USER))
+        own(request, name)
+        await services.do(DropSchedule(name, actor_of(request).name))
         return Response(status_code=204)
 
     return router

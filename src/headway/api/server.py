@@ -5,10 +5,11 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from headway.api.access import actor_of
 from headway.api.documents import ANY
 from headway.api.services import Services, settled
 from headway.control.cycle import Cycle
@@ -28,9 +29,9 @@ def routes(services: Services) -> APIRouter:
         return JSONResponse({"ok": ok, "version": services.about["version"]}, 200 if ok else 503)
 
     @router.get("/api/v1/server", responses=ANY)
-    async def about() -> Response:
+    async def about(request: Request) -> Response:
         """What the server is and holds, and what troubles it."""
-        return JSONResponse(await run_in_threadpool(_about, services))
+        return JSONResponse(await run_in_threadpool(_about, services, actor_of(request).projects))
 
     @router.get("/api/v1/nodes", responses=ANY)
     async def nodes() -> Response:
@@ -44,7 +45,7 @@ def routes(services: Services) -> APIRouter:
     return router
 
 
-def _about(services: Services) -> dict[str, Any]:
+def _about(services: Services, projects: frozenset[str] | None) -> dict[str, Any]:
     store, troubles, epoch = services.store, [], None
     glance = store.glance()
     servers = [show_server(each, glance) for each in store.servers()]

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from headway.api.badges import Badges, Recorder
 from headway.api.following import Standing
 from headway.control.accounts import shared_signer
+from headway.control.auditing import Recorded, recording
 from headway.control.bundles import Shelf
 from headway.control.commands import Command
 from headway.control.cycle import Published
@@ -139,6 +141,19 @@ class Services:
         if shelf is not None:
             self.__dict__["shelf"] = shelf
 
+    @property
+    def shared(self) -> bool:
+        """Whether users sign in here. Without, all is the house's."""
+        return self.settings.accounts == "on"
+
+    @cached_property
+    def badges(self) -> Badges:
+        return Badges(self.store, self.shared, self.settings.token_cache_s, self.now)
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        return Recorder(self.store, self.shared, self.now)
+
     @cached_property
     def signer(self) -> Signer:
         return shared_signer(self.store)
@@ -154,8 +169,13 @@ class Services:
         return price_of(pools, lambda: {node.id: node.pool for node in self.store.nodes()})
 
     async def do(self, command: Command) -> Any:
-        """Have a command done and saved."""
-        return await settled(self.control.do(command))
+        """Have a command done and saved; with the first of a change, who asked for it."""
+        record = recording.get()
+        if record is None or record.written:
+            return await settled(self.control.do(command))
+        done = await settled(self.control.do(Recorded(command, record)))
+        record.written = True
+        return done
 
     def end_waiting(self) -> None:
         """Answer every held request, so that the server can end at once."""

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from headway.api.access import actor_of
 from headway.api.documents import ANY, LICENCES, POOL, POOLS, QUEUE, QUEUES, body
 from headway.api.reading import read_object
 from headway.api.services import Services, settled
@@ -30,8 +31,6 @@ from headway.core.errors import BadInput
 from headway.core.fields import check_keys
 from headway.core.pool_spec import show_pool
 from headway.core.queue_spec import show_queue
-
-USER = "local"
 
 
 def routes(services: Services) -> APIRouter:
@@ -66,13 +65,13 @@ def _queues(router: APIRouter, services: Services) -> None:
     async def set_queue(name: str, request: Request) -> Response:
         """Make a queue, or change one."""
         words = await read_object(request, services.settings.request_bytes_max)
-        queue = await services.do(SetQueue(name, words, USER))
+        queue = await services.do(SetQueue(name, words, actor_of(request).name))
         return JSONResponse({"queue": {"name": queue.name, **show_queue(queue)}})
 
     @router.delete("/queues/{name}", status_code=204)
-    async def drop_queue(name: str) -> Response:
+    async def drop_queue(name: str, request: Request) -> Response:
         """Remove a queue in which nothing waits or runs."""
-        await services.do(DropQueue(name, USER))
+        await services.do(DropQueue(name, actor_of(request).name))
         return Response(status_code=204)
 
 
@@ -86,13 +85,13 @@ def _pools(router: APIRouter, services: Services) -> None:
     async def set_pool(name: str, request: Request) -> Response:
         """Make a pool, or change one."""
         words = await read_object(request, services.settings.request_bytes_max)
-        pool = await services.do(SetPool(name, words, USER, services.engines))
+        pool = await services.do(SetPool(name, words, actor_of(request).name, services.engines))
         return JSONResponse({"pool": {"name": pool.name, **show_pool(pool)}})
 
     @router.delete("/pools/{name}", responses=ANY)
-    async def drop_pool(name: str) -> Response:
+    async def drop_pool(name: str, request: Request) -> Response:
         """Let a pool go: its jobs finish, then its nodes are given back."""
-        pool = await services.do(DropPool(name, USER))
+        pool = await services.do(DropPool(name, actor_of(request).name))
         return JSONResponse({"pool": {"name": pool.name, **show_pool(pool)}})
 
 
@@ -123,6 +122,6 @@ def _rest(router: APIRouter, services: Services) -> None:
         stop = words.get("stop", False)
         if not isinstance(stop, bool) or (stop and how != "drain"):
             raise BadInput("stop: only a drain asks what runs there to end, and it is true or false")
-        closed = await services.do(CloseNode(node, how, USER, stop))
+        closed = await services.do(CloseNode(node, how, actor_of(request).name, stop))
         shown = {"id": closed.id, "pool": closed.pool, "cordoned": closed.cordoned, "draining": closed.draining}
         return JSONResponse({"node": shown})

@@ -12,15 +12,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from fastapi import APIRouter, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from headway.api.access import Right, actor_of
+from headway.api.access import actor_of, find_job
 from headway.api.documents import ANY, RAW, body
 from headway.api.reading import read_object
 from headway.api.services import Services
-from headway.control import views
 from headway.control.doors import ASKED_S_MAX
 from headway.control.visiting import OpenVisit, read_ask
 from headway.core.errors import NotFound
@@ -165,15 +163,13 @@ def _for_visitors(router: APIRouter, services: Services, board: Board) -> None:
     @router.post("/api/v1/jobs/{ref}/visits", status_code=201, openapi_extra=body({"type": "object"}), responses=ANY)
     async def visit(ref: str, request: Request) -> Response:
         """Ask for a command, a shell or a port where a job runs; then open both streams of the visit."""
+        job = await find_job(services, request, ref)
         words = await read_object(request, services.settings.request_bytes_max)
         check_keys(words, dict.fromkeys(KEYS, ""), "request")
         ask = read_ask(words)
-        job = await run_in_threadpool(views.find_job, services.store, ref)
         board.make_room()
         name = secrets.token_urlsafe(16)
         actor = actor_of(request)
-        if not actor.may(Right.CHANGE, job.spec.project):
-            raise NotFound(f'no job "{ref[:80]}"')
         made = board.visits[name] = Visit(
             name, "", actor.name, services.mono()
         )  # First: the agent may be at once there.

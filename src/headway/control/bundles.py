@@ -6,6 +6,7 @@ store. Whoever takes and whoever lets go exclude each other here, so that nothin
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,7 @@ from headway.store.protocol import Bundle, Store
 
 LOOKERS = 16
 KNOWN_MOST = 2_000_000
+MANIFESTS_MOST = 200
 
 
 def content_key(sha256: str) -> str:
@@ -30,6 +32,11 @@ def content_key(sha256: str) -> str:
 
 def manifest_key(digest: str) -> str:
     return f"bundles/{digest}.json"
+
+
+def holding_key(owner: str, digest: str) -> str:
+    """The mark that somebody has uploaded all of a bundle."""
+    return f"bundles/of/{hashlib.sha256(owner.encode()).hexdigest()[:32]}/{digest}"
 
 
 class Doing(Protocol):
@@ -66,6 +73,8 @@ class Shelf:
     storage: Storage
     control: Doing
     _known: set[str] = field(default_factory=set)  # Contents that are in storage for sure.
+    _holdings: dict[str, Holdings] = field(default_factory=dict)  # By owner.
+    _contents: dict[str, frozenset[str]] = field(default_factory=dict)  # By bundle.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def missing(self, contents: Iterable[str]) -> list[str]:
@@ -125,6 +134,23 @@ class Shelf:
         found = json.loads(self.storage.get(manifest_key(digest)))
         return {"digest": digest, **found}
 
+    def contents(self, digest: str) -> frozenset[str]:
+        """The hashes of what a bundle consists of; of one that is not there, none."""
+        known = self._contents.get(digest)
+        if known is None:
+            try:
+                entries = self.manifest(digest)["files"]
+            except NotFound:
+                return frozenset()
+            if len(self._contents) >= MANIFESTS_MOST:
+                self._contents.clear()
+            known = self._contents[digest] = frozenset(entry["sha256"] for entry in entries if "sha256" in entry)
+        return known
+
+    def of(self, owner: str) -> Holdings:
+        """The shelf as one user sees it; as the house does, for the empty name."""
+        return self._holdings.setdefault(owner, Holdings(self, owner))
+
     def let_go(self, unused_since: float, thorough: bool = True) -> int:
         """Drop bundles that nobody has used since then, and every content that is older and that no bundle names.
 
@@ -143,8 +169,68 @@ class Shelf:
                 named.update(content_key(entry["sha256"]) for entry in entries if "sha256" in entry)
                 named.add(manifest_key(digest))
             old = [kept.key for kept in self.storage.list("bundles") if kept.at < unused_since]
-            gone = [key for key in old if key not in named]
+            # A mark stays as long as its bundle.
+            gone = [key for key in old if key not in named and not (_is_mark(key) and key.rpartition("/")[2] in left)]
             if gone:
                 self._known.difference_update(key.rpartition("/")[2] for key in gone)
                 self.storage.delete(gone)
             return len(gone)
+
+
+def _is_mark(key: str) -> bool:
+    return key.startswith("bundles/of/")
+
+
+@dataclass
+class Holdings:
+    """What one user is known to have: what they uploaded, now or as part of a bundle of theirs.
+
+    Whether somebody else has uploaded the same content shows nowhere: it is asked for, and taken, once more. Otherwise
+    the answer "known" would tell what others have, and a hash would be as good as the content.
+    """
+
+    shelf: Shelf
+    owner: str
+    _mine: set[str] | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def missing(self, contents: Iterable[str]) -> list[str]:
+        if not self.owner:
+            return self.shelf.missing(contents)
+        with self._lock:
+            mine = self._contents()
+            asked = list(dict.fromkeys(contents))
+            gone = set(self.shelf.missing(sha256 for sha256 in asked if sha256 in mine))
+            return [sha256 for sha256 in asked if sha256 not in mine or sha256 in gone]
+
+    def take(self, sha256: str, put: Callable[[str], None]) -> None:
+        self.shelf.take(sha256, put)
+        if self.owner:
+            with self._lock:
+                self._contents().add(sha256)
+
+    def take_all(self, contents: Mapping[str, bytes]) -> None:
+        self.shelf.take_all(contents)
+        if self.owner:
+            with self._lock:
+                self._contents().update(contents)
+
+    def complete(self, manifest: Manifest) -> None:
+        if self.owner and (missing := self.missing(manifest.contents)):
+            raise Conflict(f"bundle {manifest.digest[:12]}: {missing[0][:12]} was not uploaded", "upload it again")
+        self.shelf.complete(manifest)
+        if self.owner:
+            self.shelf.storage.put(holding_key(self.owner, manifest.digest), b"")
+
+    def has(self, digest: str) -> bool:
+        if not self.owner:
+            return True
+        return self.shelf.storage.size(holding_key(self.owner, digest)) is not None
+
+    def _contents(self) -> set[str]:
+        """All that is in bundles of theirs, read once, and what they uploaded since."""
+        if self._mine is None:
+            prefix = holding_key(self.owner, "").rstrip("/")
+            digests = [kept.key.rpartition("/")[2] for kept in self.shelf.storage.list(prefix)]
+            self._mine = set().union(*(self.shelf.contents(digest) for digest in digests))
+        return self._mine

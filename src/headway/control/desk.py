@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from headway.control.book import Book
 from headway.core import lifecycle
+from headway.core.accounts import Accounts, AuditEntry
 from headway.core.errors import NotFound
 from headway.core.events import Event, record
 from headway.core.lifecycle import Progressed, Signal
@@ -54,6 +55,8 @@ class Desk:
     events: list[Event] = field(default_factory=list)
     files: Files | None = None
     setup: Setup | None = None
+    accounts: Accounts | None = None
+    audit: list[AuditEntry] = field(default_factory=list)
     touched: set[JobId] = field(default_factory=set)  # By the command that is at work.
 
     def find(self, job: JobId) -> Job | None:
@@ -142,6 +145,13 @@ class Desk:
             self.setup = Setup()
         return self.setup
 
+    @property
+    def admit(self) -> Accounts:
+        """What this batch writes about users, projects and tokens."""
+        if self.accounts is None:
+            self.accounts = Accounts()
+        return self.accounts
+
     def say(self, event: Event) -> None:
         self.events.append(event)
 
@@ -159,6 +169,8 @@ class Desk:
             or self.events
             or self.files
             or self.setup
+            or self.accounts
+            or self.audit
         )
 
     def batch(self) -> Batch:
@@ -174,6 +186,8 @@ class Desk:
             events=self.events,
             files=self.files,
             setup=self.setup,
+            accounts=self.accounts,
+            audit=self.audit,
         )
 
     def undo(self) -> None:

@@ -115,7 +115,7 @@ def put_schedule(desk: Desk, schedule: Schedule) -> None:
 
 
 def _say(desk: Desk, kind: str, schedule: Schedule, **data: Any) -> None:
-    desk.say(Event(kind, desk.now, data={"schedule": schedule.name, **data}))
+    desk.say(Event(kind, desk.now, data={"schedule": schedule.name, "project": schedule.spec.project, **data}))
 
 
 @dataclass

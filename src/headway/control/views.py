@@ -22,9 +22,12 @@ from headway.core.spec import show_spec
 from headway.store.protocol import JobFilter, LogRange, Store
 
 
-def find_job(store: Store, ref: str) -> Job:
-    """The job of this id, of this unmistakable beginning of an id, or the newest of this name."""
-    found = store.jobs([ref]) or store.find(ref, limit=10) if ref else []
+def find_job(store: Store, ref: str, projects: frozenset[str] | None = None) -> Job:
+    """The job of this id, of this unmistakable beginning of an id, or the newest of this name; within projects."""
+    found = store.jobs([ref]) if ref else []
+    if projects is not None:
+        found = [job for job in found if job.spec.project in projects]
+    found = found or (store.find(ref, 10, projects) if ref else [])
     exact = [job for job in found if job.id == ref]
     begins = [job for job in found if job.id.startswith(ref)]
     named = [job for job in found if job.spec.name == ref]
@@ -35,11 +38,11 @@ def find_job(store: Store, ref: str) -> Job:
     if begins:
         shown = ", ".join(f"{job.id} ({job.spec.name})" for job in begins[:5])
         raise Conflict(f'"{ref}" could be any of {shown}', "give more characters of the id")
-    raise NotFound(f'no job "{ref[:80]}"', _nearest(store, ref))
+    raise NotFound(f'no job "{ref[:80]}"', _nearest(store, ref, projects))
 
 
-def _nearest(store: Store, ref: str) -> str:
-    recent = store.page(JobFilter(), None, 200)
+def _nearest(store: Store, ref: str, projects: frozenset[str] | None) -> str:
+    recent = store.page(JobFilter(projects=projects), None, 200)
     near = difflib.get_close_matches(ref, [job.spec.name for job in recent] + [job.id for job in recent], n=1)
     if near:
         return f'did you mean "{near[0]}"?'

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from headway.core.events import Event
 from headway.core.model import ENDS, Attempt, Job, JobId, Phase
 from headway.store import rows
+from headway.store.accounts_sql import write_accounts, write_audit
 from headway.store.files_sql import FileStatements, FileWriter, jobs_of
 from headway.store.protocol import (
     Batch,
@@ -85,6 +86,9 @@ class Commit:
         fenced = files.save(self._seqs) if files is not None else ()
         if batch.setup is not None:
             write_setup(self._connection, self._sql, batch.setup)
+        if batch.accounts is not None:
+            write_accounts(self._connection, self._sql, batch.accounts)
+        write_audit(self._connection, self._sql, batch.audit)
         if (self._event_seq, self._job_seq) != (event_seq, job_seq):
             self._connection.exec_driver_sql(self._sql.count, (self._event_seq, self._job_seq, 1))
         first_job_seq = job_seq + 1 if self._job_seq > job_seq else 0

@@ -127,6 +127,9 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
             fenced = self._save_files(batch.files, open_tasks) if batch.files is not None else ()
             if batch.setup is not None:
                 self._save_setup(batch.setup)
+            if batch.accounts is not None:
+                self._save_accounts(batch.accounts)
+            self.add_audit(batch.audit)
             return Committed(len(self._events), frozenset(stale), first_job_seq, log_ends, frozenset(fenced))
 
     def _save_jobs(self, changes: Iterable[JobChange], stale: set[JobId]) -> int:
@@ -219,15 +222,15 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
             older = (job for job in newest_first if before_seq is None or job.seq < before_seq)
             return list(islice((job for job in older if wanted(job)), limit))
 
-    def find(self, prefix_or_name: str, limit: int = 10) -> list[Job]:
+    def find(self, prefix_or_name: str, limit: int = 10, projects: frozenset[str] | None = None) -> list[Job]:
         with self._lock:
             newest_first = reversed(self._jobs.values())
-            hits = (job for job in newest_first if _is_called(job, prefix_or_name))
+            hits = (job for job in newest_first if _is_called(job, prefix_or_name) and _within(job, projects))
             return list(islice(hits, limit))
 
-    def counts(self, array: str = "") -> dict[str, int]:
+    def counts(self, array: str = "", projects: frozenset[str] | None = None) -> dict[str, int]:
         with self._lock:
-            jobs = (job for job in self._jobs.values() if not array or job.array_id == array)
+            jobs = (job for job in self._jobs.values() if array in ("", job.array_id) and _within(job, projects))
             return dict(Counter(job.state.value for job in jobs))
 
     def attempts(self, job: JobId) -> list[Attempt]:
@@ -283,6 +286,10 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
         """Nothing to let go of."""
 
 
+def _within(job: Job, projects: frozenset[str] | None) -> bool:
+    return projects is None or job.spec.project in projects
+
+
 def _is_called(job: Job, prefix_or_name: str) -> bool:
     return job.id.startswith(prefix_or_name) or job.spec.name == prefix_or_name
 
@@ -292,6 +299,8 @@ def _matcher(which: JobFilter) -> Callable[[Job], bool]:
     checks: list[Callable[[Job], bool]] = []
     if which.states:
         checks.append(lambda job: job.state.value in which.states)
+    if which.projects is not None:
+        checks.append(lambda job: _within(job, which.projects))
     if which.project:
         checks.append(lambda job: job.spec.project == which.project)
     if which.user:

@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headway.core.accounts import Accounts, AuditEntry, Membership, Project, Token, User
 from headway.core.checkpoints import Checkpoint
 from headway.core.errors import HeadwayError
 from headway.core.events import Event
@@ -188,6 +189,8 @@ class Batch:
     events: Sequence[Event] = ()  # Events that belong to no job change.
     files: Files | None = None
     setup: Setup | None = None
+    accounts: Accounts | None = None
+    audit: Sequence[AuditEntry] = ()  # Numbered in their order; nothing ever changes or removes them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,7 @@ class JobFilter:
     name: str = ""
     ids: tuple[JobId, ...] = ()
     array: str = ""
+    projects: frozenset[str] | None = None  # Only of these; None means of all.
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +310,11 @@ class Store(Protocol):
         """Jobs by `seq`, newest first, older than `before_seq`."""
         ...
 
-    def find(self, prefix_or_name: str, limit: int = 10) -> list[Job]:
+    def find(self, prefix_or_name: str, limit: int = 10, projects: frozenset[str] | None = None) -> list[Job]:
         """Jobs whose id begins with this, or whose name is exactly this; newest first."""
         ...
 
-    def counts(self, array: str = "") -> dict[str, int]:
+    def counts(self, array: str = "", projects: frozenset[str] | None = None) -> dict[str, int]:
         """How many jobs, or jobs of an array, are in each state."""
         ...
 
@@ -378,6 +382,29 @@ class Store(Protocol):
     def use(self) -> list[UseAccount]: ...
 
     def orders(self) -> list[NodeOrder]: ...
+
+    # --- accounts: everything in order of name ---
+    def user_accounts(self) -> list[User]: ...
+
+    def projects(self) -> list[Project]: ...
+
+    def members(self, project: str = "", user: str = "") -> list[Membership]: ...
+
+    def tokens(self) -> list[Token]: ...
+
+    def token(self, prefix: str) -> Token | None: ...
+
+    def note_use(self, prefix: str, at: float) -> None:
+        """A token was used then. Any server may say so, leading or not."""
+        ...
+
+    def add_audit(self, entries: Sequence[AuditEntry]) -> None:
+        """Add entries that belong to no batch. Any server may do so, leading or not."""
+        ...
+
+    def audit(self, since: float, actor: str, limit: int) -> list[AuditEntry]:
+        """The newest entries since a time, of one actor or of all, oldest first."""
+        ...
 
     # --- keys ---
     def shared_key(self, name: str, fresh: str) -> str:

@@ -130,6 +130,8 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
         for column in (jobs.project, jobs.user, jobs.queue, jobs.name):
             if word := getattr(which, column.name):
                 wanted.append(column == rows.plain(word))
+        if which.projects is not None:
+            wanted.append(jobs.project.in_(sorted(which.projects)))
         if which.array:
             wanted.append(jobs.array_id == rows.plain(which.array))
         if which.ids:
@@ -148,11 +150,13 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
         found = sa.union(*(sa.select(part.c.seq) for part in parts)).subquery()
         return self._select_jobs(JOBS.where(seq.in_(sa.select(found.c.seq))).order_by(seq.desc()).limit(limit))
 
-    def find(self, prefix_or_name: str, limit: int = 10) -> list[Job]:
+    def find(self, prefix_or_name: str, limit: int = 10, projects: frozenset[str] | None = None) -> list[Job]:
         jobs = schema.jobs.c
         text = rows.plain(prefix_or_name)
         begins = sa.and_(jobs.id >= text, jobs.id < text + "\U0010ffff")
-        return self._newest([sa.select(jobs.seq).where(begins), sa.select(jobs.seq).where(jobs.name == text)], limit)
+        seen = [] if projects is None else [jobs.project.in_(sorted(projects))]
+        queries = [sa.select(jobs.seq).where(begins, *seen), sa.select(jobs.seq).where(jobs.name == text, *seen)]
+        return self._newest(queries, limit)
 
     def _select_jobs(self, query: sa.Select[Any]) -> list[Job]:
         with self._reading() as connection:
@@ -167,11 +171,13 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
                 tasks.setdefault(row[0], []).append(rows.read_task(row))
         return [rows.read_job(row, tuple(tasks.get(row[0], ()))) for row in found]
 
-    def counts(self, array: str = "") -> dict[str, int]:
+    def counts(self, array: str = "", projects: frozenset[str] | None = None) -> dict[str, int]:
         state = schema.jobs.c.state
         query = sa.select(state, sa.func.count()).group_by(state)
         if array:
             query = query.where(schema.jobs.c.array_id == rows.plain(array))
+        if projects is not None:
+            query = query.where(schema.jobs.c.project.in_(sorted(projects)))
         with self._reading() as connection:
             found = connection.execute(query).fetchall()
         return {row[0]: row[1] for row in found}

@@ -1,0 +1,81 @@
+"""What the agent of a node may say and touch: what concerns that node, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.api.services import Services
+from headway.core.actor import Actor
+from headway.core.errors import NotAllowed
+from headway.core.model import Job, JobId
+
+READ_EVERY_S = 2.0
+
+
+class Reach:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._unfinished: list[Job] = []
+        self._read_at = float("-inf")
+
+    def check_sync(self, actor: Actor, said: dict[str, Any]) -> None:
+        """A call is made for one's own node, and its output lies in that node's own folder."""
+        if actor.kind != "agent":
+            return
+        node = said["node"]
+        if node != actor.node:
+            raise NotAllowed(f'the token of "{actor.node}" does not speak for "{node[:80]}"')
+        logs = said.get("logs")
+        for piece in logs if isinstance(logs, list) else ():
+            if not isinstance(piece, dict) or not str(piece.get("key", "")).startswith(f"logs/{node}/"):
+                raise NotAllowed(f'{node}: output is kept below "logs/{node}/" only')
+
+    def check_write(self, actor: Actor, key: str) -> None:
+        if not (self._own_log(actor, key) or self._of_living(actor, key)):
+            raise NotAllowed(f'an agent may not write "{key[:80]}"', "only logs, and what belongs to a living attempt")
+
+    def check_read(self, actor: Actor, key: str) -> None:
+        if actor.kind != "agent":
+            allowed = key.startswith(("jobs/", "logs/", "bundles/"))
+        else:
+            allowed = self._own_log(actor, key) or self._needed_by(actor.node, key)
+        if not allowed:
+            raise NotAllowed(f'an agent may not read "{key[:80]}"', "only what a task on its node needs")
+
+    def _own_log(self, actor: Actor, key: str) -> bool:
+        return key.startswith(f"logs/{actor.node}/" if actor.kind == "agent" else "logs/")
+
+    def _of_living(self, actor: Actor, key: str) -> bool:
+        """Whether a key lies in the folder of an attempt that goes on, there: the fence for objects."""
+        top, job, attempt, *rest = [*key.split("/"), "", "", ""]
+        held = self._services.control.cycle.book.active.get(job)
+        if top != "jobs" or not rest[0] or held is None or attempt != str(held.number):
+            return False
+        return any(actor.kind != "agent" or task.node == actor.node for task in held.alive)
+
+    def _needed_by(self, node: str, key: str) -> bool:
+        """Whether a task on this node may ask for an object: of its job, of the job it began from, of its bundle."""
+        here = self._here(node)
+        top, name, *_ = [*key.split("/"), ""]
+        if top == "jobs":
+            store = self._services.store
+            return name in here or any(
+                use.kind == "origin" and use.name == name for job in here for use in store.uses(job)
+            )
+        if top == "bundles":
+            digests = {job.spec.progress.bundle for job in here.values()} - {""}
+            return (name == "files" and bool(digests)) or name.removesuffix(".json") in digests
+        return False
+
+    def _here(self, node: str) -> dict[JobId, Job]:
+        """The jobs with a task that holds a place on this node."""
+        if self._services.leading:
+            book = self._services.control.cycle.book
+            # Copied in one step: the control thread goes on changing it.
+            ids = {job for job, _ in list(book.on_node.get(node, {}).values())}
+            return {id: job for id in ids if (job := book.jobs.get(id)) is not None}
+        # A server that does not lead has no book; it looks into the store, now and then.
+        at = self._services.mono()
+        if at - self._read_at > READ_EVERY_S:
+            self._unfinished, self._read_at = self._services.store.unfinished(), at
+        return {job.id: job for job in self._unfinished if any(task.node == node for task in job.alive)}
