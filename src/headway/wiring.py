@@ -133,10 +133,10 @@ def house_id(signer: Any) -> str:
 
 
 def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
-    """Put what settings and files say of queues, pools and licences into the store; what they do not name stays."""
+    """Put what settings and files say of queues, pools and licences into the store."""
+    from headway.control import from_file
     from headway.core.pool_spec import read_pool
     from headway.core.queue_spec import read_licences, read_queue
-    from headway.store.protocol import Batch, Setup
 
     sections = resolved.sections
     pools = {name: read_pool(name, raw, engines()) for name, raw in sections.get("pool", {}).items()}
@@ -145,20 +145,15 @@ def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
     if asked and resolved.settings.local_nodes and "local" not in pools:
         pools["local"] = local_pool(resolved.settings)
     pools = {name: placed(pool, resolved, home) for name, pool in pools.items()}
+    named = frozenset(pools)
     for known in store.pools():
         ours = pools.get(known.name)
         if ours is not None and known.options.get("at", "") != ours.options.get("at", ""):
             log.warning("pool left alone", pool=known.name, at=known.options.get("at", ""))
             del pools[known.name]
     queues = [read_queue(name, raw) for name, raw in sections.get("queue", {}).items()]
-    setup = Setup(
-        queues=[queue for queue in queues if queue not in store.queues()],
-        pools=[pool for pool in pools.values() if pool not in store.pools()],
-    )
-    if sections.get("licences"):
-        setup.licences = {**store.licences(), **read_licences(sections["licences"])}
-    if setup != Setup():
-        store.commit(Batch(setup=setup), epoch)
+    given = from_file.Given(tuple(queues), tuple(pools.values()), read_licences(sections.get("licences")), named)
+    from_file.set_up(store, given, epoch, home.state / "from-file.json")
 
 
 def write_server_file(home: Home, url: str) -> None:

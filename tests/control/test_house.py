@@ -164,6 +164,15 @@ def test_with_force_a_job_may_wait_for_a_pool_to_come(house: House) -> None:
     assert house.why(job).never
 
 
+def test_a_queue_may_let_jobs_wait_for_a_pool_to_come(house: House) -> None:
+    house.do(SetQueue("dream", {"allow_waiting": True, "max_duration": "1h", "default_duration": "10m"})).result()
+    (job,) = house.submit({"resources": {"cpus": 99}, "queue": "dream", "pool": "cloud"})
+    assert house.state(job) == "queued"
+    assert house.why(job).never
+    with pytest.raises(BadInput, match="takes jobs of 1 h 00 m at most"):
+        house.one(queue="dream", max_duration="2h")
+
+
 def test_a_change_may_not_make_jobs_wait_for_each_other(house: House) -> None:
     house.do(CloseNode("n1", "cordon")).result()
     first = house.one()

@@ -98,3 +98,20 @@ def test_a_schedule_fires_by_itself(house: Living) -> None:
     assert found[0]["tags"] == {"schedule": "minutely"}
     assert house.wait(found[0]["id"])["state"] == "succeeded"
     house.ok("schedule", "rm", "minutely")
+
+
+def test_what_the_file_no_longer_names_goes_and_what_commands_set_stays(house: Living) -> None:
+    wait_until(lambda: sorted(nodes(house)) == ["lab-1", "lab-2", "local-1"], what="three nodes")
+    house.ok("queue", "set", "mine", "priority=1")
+    file = house.home / "config/config.toml"
+    held = house.submit("--queue", "night", "--hold", "--", "true")
+    without_lab = CONFIG.replace(CONFIG[CONFIG.index("[pool.lab]") : CONFIG.index("[licences]")], "")
+    file.write_text(without_lab.replace(CONFIG[: CONFIG.index("[pool.local]")], "").replace("matlab = 1", "other = 2"))
+    house.ok("server", "restart")
+    wait_until(lambda: sorted(nodes(house)) == ["local-1"], what="the end of the pool")
+    wait_until(lambda: house.ok("pool", "ls", "-q").split() == ["local"], what="its name to go")
+    assert json.loads(house.ok("licence", "ls", "--json")) == {"other": 2}
+    assert house.ok("queue", "ls", "-q").split() == ["default", "mine", "night"], "it has a job"
+    house.ok("stop", held)
+    house.ok("server", "restart")
+    assert house.ok("queue", "ls", "-q").split() == ["default", "mine"]

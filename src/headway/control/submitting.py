@@ -65,7 +65,7 @@ def check_spec(
     """The description with ids for names and the queue's limits; refused where it could never run here."""
     house = desk.book.house
     queue = _queue(desk, spec)
-    if spec.pool and spec.pool not in house.pools and house.pools:
+    if spec.pool and spec.pool not in house.pools and house.pools and not queue.allow_waiting:
         raise BadInput(f'pool: no pool "{spec.pool}"', nearest(spec.pool, house.pools, "headway pool ls"))
     if force:
         spec = spec if spec.wall_s_max is not None else replace(spec, wall_s_max=queue.wall_s_default)

@@ -1,7 +1,7 @@
 """What is refused at submission because it could never run here, told with the reason and a way out.
 
 Whatever might come true (a node that joins) is no reason to refuse, unless the operator has said how large his pools
-and quotas are.
+and quotas are. In a queue that allows waiting, pools may still come, and only quotas and limits are reasons.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ def check(
     """The spec with the queue's default limit put in, or BadInput when it could never run here."""
     spec = _limited(spec, queue)
     pools, nodes = list(pools), list(nodes)
-    _check_pools(spec, queue, pools)
+    if not queue.allow_waiting:
+        _check_pools(spec, queue, pools)
     _check_quota(spec, queue, user)
     for name, count in spec.wishes.licences:
         there = (licences or {}).get(name, 0)
         if count > there:
             known = ", ".join(sorted(licences or {})) or "none"
             raise BadInput(f"licences.{name}: {count} wanted, there are {there}", f"known licences: {known}")
-    _check_room(spec, queue, pools, nodes)
+    if not queue.allow_waiting:
+        _check_room(spec, queue, pools, nodes)
     return spec
 
 

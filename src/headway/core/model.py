@@ -287,6 +287,7 @@ class Queue:
     wall_s_max: float | None = None
     policy: str = ""  # Empty: the policy of the house.
     preemptible: bool = True  # Whether its jobs may be ended for more important ones.
+    allow_waiting: bool = False  # Takes jobs for which no present pool has room: they wait for one to come.
 
 
 POLICIES = {

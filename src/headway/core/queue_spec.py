@@ -31,6 +31,7 @@ KEYS = {
     "max_duration": "the longest time limit that a job may have",
     "policy": "the order of its jobs: " + ", ".join(POLICIES) + "; the policy of the house, when left out",
     "preemptible": "whether its jobs may be ended for more important ones",
+    "allow_waiting": "whether jobs that no present pool could hold are taken, to wait for one that is still to come",
 }
 QUOTA_KEYS = {"gpus": "", "cpus": "", "memory": "", "jobs": ""}
 
@@ -59,6 +60,7 @@ def read_queue(name: str, raw: Mapping[str, Any]) -> Queue:
         wall_s_max=longest_s,
         policy=one_of(raw["policy"], "policy", tuple(POLICIES)) if raw.get("policy") else "",
         preemptible=flag(raw.get("preemptible", True), "preemptible"),
+        allow_waiting=flag(raw.get("allow_waiting", False), "allow_waiting"),
     )
 
 
@@ -79,6 +81,7 @@ def show_queue(queue: Queue) -> dict[str, Any]:
         "max_duration": queue.wall_s_max,
         "policy": queue.policy,
         "preemptible": queue.preemptible,
+        "allow_waiting": queue.allow_waiting or None,
     }
     return {key: value for key, value in shown.items() if value not in ("", {}, None)}
 
