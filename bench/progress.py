@@ -21,7 +21,8 @@ from pathlib import Path
 
 from bench.house import House, house
 from headway_agent.parts import Known, send_files, signature_of
-from headway_agent.storing import Folder, ThroughServer
+from headway_agent.remote import Remote
+from headway_agent.storing import Folder
 from headway_agent.wire import Home
 
 GIB = 1 << 30
@@ -175,11 +176,11 @@ def _over_http() -> Measured:
         for number in range(TIMES):
             begin = time.perf_counter()
             for part in range(size // piece):
-                ThroughServer(home).put(f"jobs/{job}/1/parts/plain-{number}.{part}", content)
+                Remote(home, "local-1").put(f"jobs/{job}/1/parts/plain-{number}.{part}", content)
             plain.append(time.perf_counter() - begin)
             begin = time.perf_counter()
             files = {path.name: signature_of(path.lstat()) for path in source.iterdir()}
-            send_files(ThroughServer(home), f"jobs/{job}/1/parts/0-{number}.", str(source), files, Known())
+            send_files(Remote(home, "local-1"), f"jobs/{job}/1/parts/0-{number}.", str(source), files, Known())
             ours.append(time.perf_counter() - begin)
         mine.run("stop", job, "--grace", "0s")
     return Measured("checkpoint of 256 MiB over HTTP, against a plain upload", min(ours) / min(plain), " ×", 2)

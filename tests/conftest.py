@@ -35,6 +35,7 @@ MAY_BE_SKIPPED = (
     "git lists no pipes and sockets",
     "the place of the tests is itself a project",
     "HEADWAY_TEST_EXAMPLES_PYTHON",  # Lightning, Keras and transformers weigh gigabytes; stand-ins run instead.
+    "has no address of its own",  # A folder, or the library's memory; buckets are tested over HTTP.
     "is not on this machine",  # The public job logs; users do not have them.
 )
 skipped: list[str] = []

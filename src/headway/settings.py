@@ -33,6 +33,11 @@ class Settings:
     )
     store_url: str = knob("", "database; empty means SQLite in the data directory")
     storage_url: str = knob("", "where logs and files are kept; empty means a folder in the data directory")
+    storage_endpoint: str = knob(
+        "", "address of the object store, where it is not the cloud's own (http:// is allowed)"
+    )
+    storage_key_file: str = knob("", "file with the object store's keys, a NAME=value a line; empty: the environment")
+    signed_url_s: float = knob(3600.0, "how long a signed address of an object is good; at most a week")
     local_cpus: float = knob(0.0, "processors that local jobs may use; 0 means all that this process was granted")
     local_memory_bytes: int = knob(0, "memory that local jobs may use; 0 means all that this process was granted")
     local_gpus: int = knob(-1, "GPUs that local jobs may use; -1 means all that are found")

@@ -22,7 +22,7 @@ from typing import Any
 
 import structlog
 
-from headway.core.errors import OperatorError, ServerTaken
+from headway.core.errors import BadInput, OperatorError, ServerTaken
 from headway.core.model import Pool
 from headway.settings import Home, Resolved, Settings
 from headway.storage.protocol import Storage
@@ -240,7 +240,21 @@ def open_storage(settings: Settings, home: Home) -> Storage:
     from headway.storage.objects import ObjectStorage
 
     place = settings.storage_url.removeprefix("file://")
-    return ObjectStorage(place) if "://" in place else FolderStorage(place or home.data / "storage")
+    if "://" not in place:
+        return FolderStorage(place or home.data / "storage")
+    return ObjectStorage(place, settings.storage_endpoint, read_keys(settings.storage_key_file))
+
+
+def read_keys(path: str) -> dict[str, str]:
+    """The object store's keys: lines of NAME=value, as they would stand in the environment."""
+    if not path:
+        return {}
+    try:
+        lines = Path(path).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f'storage_key_file: "{path}" cannot be read: {error}') from None
+    pairs = [line.partition("=") for line in map(str.strip, lines) if line and not line.startswith("#")]
+    return {name.removeprefix("export ").strip(): value.strip().strip("\"'") for name, _, value in pairs}
 
 
 def open_store(settings: Settings, home: Home) -> Any:

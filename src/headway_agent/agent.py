@@ -13,7 +13,18 @@ import sys
 import time
 from functools import partial
 
-from headway_agent import facts, overseeing, preparing, progress, progressing, shim, shipping, storing, upgrading
+from headway_agent import (
+    facts,
+    overseeing,
+    preparing,
+    progress,
+    progressing,
+    remote,
+    shim,
+    shipping,
+    storing,
+    upgrading,
+)
 from headway_agent.couriers import Courier, Inbox
 from headway_agent.decide import (
     LAZY_AFTER_S,
@@ -58,14 +69,13 @@ from headway_agent.keeping import PROTOCOL as KEEPER_PROTOCOL
 from headway_agent.launch import base_env, launch_of
 from headway_agent.nodedir import LEFT, FactLog, NodeDir, Taken, boottime_s, remove_tree
 from headway_agent.outcomes import first_failing
-from headway_agent.reading import Stored
 from headway_agent.taskdirs import TaskDirs
 from headway_agent.visits import Visits
 from headway_agent.wire import Connection, Home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Mapping, Sequence
+    from typing import Any, Mapping, Sequence
 
     from headway_agent.checkpointing import Checkpointer
     from headway_agent.decide import Act, Fact
@@ -111,18 +121,18 @@ class Agent:
         self.inbox = Inbox()
         self.lines = [Line(Connection(self.home), Courier("sync", self.inbox)) for _ in range(2)]
         self.shipper, self.janitor = Courier("ship", self.inbox), Courier("tidy", self.inbox)
-        self.store = self._storage()
+        self.storage = remote.Storage(flags.get("storage_dir", ""), self.home, flags["node"])
         self.task_dirs = TaskDirs(node_dir)
         cache_dir = preparing.cache_dir(node_dir.path, os.environ)
-        self.site = preparing.Site(cache_dir, Stored(flags.get("storage_dir", ""), self.home), os.environ)
+        self.site = preparing.Site(cache_dir, self.storage.stored, os.environ)
         self.preparations = preparing.Preparations(self.inbox)
         self.progressing = progressing.Progressing(
-            node_dir.task, self._objects, self._checkpointer, lambda key: key in self.state.going
+            node_dir.task, self.storage.objects, self._checkpointer, lambda key: key in self.state.going
         )
         self.site.restore = self.progressing.restore
         self.notice_asked = False
         self.overseer = overseeing.Overseer(
-            node_dir, self._storage, lambda fact: self.inbox.put(self.happened, fact), os.environ
+            node_dir, lambda: self.storage.put, lambda fact: self.inbox.put(self.happened, fact), os.environ
         )
         self.shim = shim.put(node_dir)
         self.visits = Visits(self.home, node_dir.path, self.log, lambda key: key in self.state.going)
@@ -142,15 +152,6 @@ class Agent:
         self.looked_at_s = 0.0
         self.shipped_all_at_s = 0.0
         self.more_to_ship = False
-
-    def _storage(self) -> Callable[[str, bytes], None]:
-        if self.flags.get("storage_dir"):
-            return shipping.store_in_folder(self.flags["storage_dir"])
-        return shipping.store_by_http(Connection(self.home))
-
-    def _objects(self) -> storing.Objects:
-        folder = self.flags.get("storage_dir")
-        return storing.Folder(folder) if folder else storing.ThroughServer(self.home)
 
     def _checkpointer(self, objects: storing.Objects, watcher: Watcher) -> Checkpointer:
         from headway_agent.checkpointing import Checkpointer  # Here: only nodes that keep something need it.
@@ -542,7 +543,7 @@ class Agent:
     def _ship_round(self, wanted: list[shipping.Wanted], key: str) -> shipping.Pack:
         pack = shipping.make_pack(wanted, key)
         if pack.pieces:
-            self.store(key, b"".join(pack.pieces))
+            self.storage.put(key, b"".join(pack.pieces))
         return pack
 
     def _shipped(self, result: Any) -> None:

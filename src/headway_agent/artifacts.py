@@ -121,7 +121,30 @@ def store(objects: Objects, charge: Charge, name: str, file: str, signature: Sig
     return {"path": path, "size": size, "sha256": digest.hexdigest(), "keys": keys, "at": time.time()}
 
 
+def _store_chunks(objects: Objects, key: str, fd: int, want: int, digest: Any) -> int:
+    """Store a large file piece by piece. Cut off, it goes on with the first chunk that has not arrived."""
+    import hashlib
+
+    job, attempt, path = key.split("/", 3)[1:]
+    name = hashlib.sha256(path.encode()).hexdigest()[:16]
+    chunks: list[str] = []
+    have, whole = 0, hashlib.sha256()
+    while have < want:
+        content = os.read(fd, min(objects.chunk_bytes, want - have))
+        if not content:
+            break
+        digest.update(content)
+        whole.update(content)
+        chunks.append(f"jobs/{job}/{attempt}/parts/output-{name}.{len(chunks)}")
+        objects.put_chunk(chunks[-1], content, hashlib.sha256(content).hexdigest())
+        have += len(content)
+    objects.join(key, chunks, have, whole.hexdigest())
+    return have
+
+
 def _store_piece(objects: Objects, key: str, fd: int, want: int, digest: Any) -> int:
+    if want > objects.chunk_bytes:
+        return _store_chunks(objects, key, fd, want, digest)
     draft = objects.draft()
     have = 0
     try:

@@ -58,6 +58,7 @@ def _unpack(work: Work, digest: str, root: str) -> None:
 
 def _fill(work: Work, digest: str, root: str) -> None:
     entries = manifest(digest, work.site.objects.read(f"bundles/{digest}.json"))
+    work.site.objects.expect([f"bundles/files/{entry['sha256']}" for entry in entries if "sha256" in entry])
     os.mkdir(root, 0o700)
     made = {""}
     for entry in entries:

@@ -175,12 +175,15 @@ class _Writer:
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._written: queue.Queue[Any] = queue.Queue(UNFINISHED_MAX)
         self._thread: threading.Thread | None = None
-        self._finisher: threading.Thread | None = None
+        self._finishers: list[threading.Thread] = []
         if threaded:
             self._thread = threading.Thread(target=self._work, name="write parts", daemon=True)
-            self._finisher = threading.Thread(target=self._finish_all, name="sync parts", daemon=True)
-            self._thread.start()
-            self._finisher.start()
+            self._finishers = [
+                threading.Thread(target=self._finish_all, name="sync parts", daemon=True)
+                for _ in range(objects.in_flight)
+            ]
+            for thread in (self._thread, *self._finishers):
+                thread.start()
 
     def buffer(self, size: int) -> mmap.mmap:
         """A buffer that nobody reads from; the one that was handed out before goes back once it is written."""
@@ -230,7 +233,7 @@ class _Writer:
                 self._draft.write(view)
         elif self._draft is not None:
             draft, self._draft = self._draft, None
-            if self._finisher is not None:
+            if self._finishers:
                 self._written.put((draft, job[1]))
             else:
                 self._finish(draft, job[1])
@@ -269,10 +272,11 @@ class _Writer:
             self._jobs.put(None)
             self._thread.join()
             self._thread = None
-        if self._finisher is not None:
+        for _ in self._finishers:
             self._written.put(None)
-            self._finisher.join()
-            self._finisher = None
+        for thread in self._finishers:
+            thread.join()
+        self._finishers = []
         for buffer in self._buffers:
             try:
                 buffer.close()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headway_agent.storing import Objects
 
 READ_BYTES_MAX = 16 << 20
+READ_TRIES = 3
 
 
 class Bad(Exception):
@@ -65,8 +66,6 @@ def _inside(path: str) -> bool:
 
 
 def _restore_file(objects: Objects, file: Mapping[str, Any], directory: str) -> None:
-    import hashlib
-
     path = os.path.join(directory, file["path"])
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     if "link" in file:
@@ -76,22 +75,35 @@ def _restore_file(objects: Objects, file: Mapping[str, Any], directory: str) -> 
     fd = os.open(path, flags, 0o600)
     try:
         for run in runs(file["parts"]):
-            try:
-                content = objects.read(run[0]["key"], run[0]["offset"], run[-1]["offset"] + run[-1]["size"])
-            except Missing as problem:
-                raise Bad(str(problem)) from None
-            position = 0
-            for part in run:
-                piece = memoryview(content)[position : position + part["size"]]
-                position += part["size"]
-                if hashlib.sha256(piece).hexdigest() != part["sha256"]:
-                    raise Bad(f"{file['path']}: the bytes at {part['offset']} of {part['key']} are not what was stored")
+            content = _checked(objects, file["path"], run)
             write_all(fd, content)
         os.fchmod(fd, stat.S_IMODE(int(file.get("mode", 0o600))))
     finally:
         os.close(fd)
     if "mtime_ns" in file:
         os.utime(path, ns=(int(file["mtime_ns"]), int(file["mtime_ns"])))
+
+
+def _checked(objects: Objects, path: str, run: list[dict[str, Any]]) -> bytes:
+    """The bytes of a run of parts. What has the wrong hash is read again: it may have been damaged on the way only."""
+    import hashlib
+
+    for _ in range(READ_TRIES):
+        try:
+            content = objects.read(run[0]["key"], run[0]["offset"], run[-1]["offset"] + run[-1]["size"])
+        except Missing as problem:
+            raise Bad(str(problem)) from None
+        position, wrong = 0, None
+        for part in run:
+            piece = memoryview(content)[position : position + part["size"]]
+            position += part["size"]
+            if hashlib.sha256(piece).hexdigest() != part["sha256"]:
+                wrong = part
+                break
+        if wrong is None:
+            return content
+    assert wrong is not None
+    raise Bad(f"{path}: the bytes at {wrong['offset']} of {wrong['key']} are not what was stored")
 
 
 def runs(parts: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -10,7 +10,6 @@ import os
 
 from headway_agent.happenings import Range
 from headway_agent.nodedir import write_all
-from headway_agent.wire import Connection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 TASK_BYTES_MAX = 4 << 20  # Per task and round, so that one talker does not keep the others waiting.
 PACK_BYTES_MAX = 16 << 20
-STORE_S_MAX = 120.0
 TAIL_BYTES = 64 << 10
 
 
@@ -146,19 +144,6 @@ def store_in_folder(folder: str) -> Callable[[str, bytes], None]:
             os.fsync(fd)
         finally:
             os.close(fd)
-
-    return store
-
-
-def store_by_http(connection: Connection) -> Callable[[str, bytes], None]:
-    """Storage behind the server: a pack is put there with our token."""
-
-    def store(key: str, content: bytes) -> None:
-        status, _ = connection.request("PUT", f"/agent/objects/{key}", content, STORE_S_MAX)
-        if status == 401:
-            connection.home.read_token()
-        if status >= 300:
-            raise OSError(f"the server answered {status} to a pack of {len(content)} bytes")
 
     return store
 

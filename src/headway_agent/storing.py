@@ -1,4 +1,4 @@
-"""Where large objects go and come from: the storage folder of this very host, or the server, which passes them on.
+"""Where large objects go and come from: the storage folder of this very host, or storage elsewhere (remote.py).
 
 An object is written as a draft, piece by piece, and exists under its key only once it is finished. In the folder it is
 then as durable as the server's own writes (storage/folder.py): synced, renamed, its directory synced by `settle`.
@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-
-from headway_agent.wire import Connection, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Protocol, Union
-
-    from headway_agent.wire import Home
+    from typing import Protocol, Sequence, Union
 
     Piece = Union[bytes, memoryview]
 
@@ -28,17 +23,18 @@ if TYPE_CHECKING:
     class Objects(Protocol):
         object_bytes_max: int
         artifact_bytes_max: int
+        chunk_bytes: int
+        in_flight: int
 
         def draft(self) -> Draft: ...
         def settle(self) -> None: ...
         def read(self, key: str, start: int, end: int) -> bytes: ...
         def read_all(self, key: str) -> bytes: ...
+        def put_chunk(self, key: str, content: bytes | bytearray, sha256: str) -> None: ...
+        def join(self, key: str, chunks: Sequence[str], size: int, sha256: str) -> None: ...
 
 
 DRAFTS = ".drafts"
-TRIES = 4
-PAUSE_S = (0.2, 1.0, 3.0)
-PUT_S_MAX = 300.0
 
 
 class StoreFailed(Exception):
@@ -58,6 +54,8 @@ class Folder:
 
     object_bytes_max = 64 << 20
     artifact_bytes_max = 4 << 30
+    chunk_bytes = 4 << 30  # Files are copied whole.
+    in_flight = 1  # The disk is one.
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -91,6 +89,12 @@ class Folder:
         except FileExistsError:
             pass
         _sync(above)
+
+    def put_chunk(self, key: str, content: bytes | bytearray, sha256: str) -> None:
+        raise AssertionError("no chunks where files are copied whole")
+
+    def join(self, key: str, chunks: Sequence[str], size: int, sha256: str) -> None:
+        raise AssertionError("no chunks where files are copied whole")
 
     def settle(self) -> None:
         """Make the names of all finished objects durable."""
@@ -164,80 +168,6 @@ class FolderDraft:
                 os.unlink(self._path)
             except OSError:
                 pass
-
-
-class ThroughServer:
-    """Objects go to the server, which has the storage."""
-
-    object_bytes_max = 16 << 20  # One is held in memory while it travels.
-    artifact_bytes_max = 48 << 20  # Below what the server takes as one object.
-
-    def __init__(self, home: Home, pause: Callable[[float], None] = time.sleep) -> None:
-        self._home = home
-        self._idle: list[Connection] = []
-        self._pause = pause
-
-    def draft(self) -> ServerDraft:
-        return ServerDraft(self)
-
-    def put(self, key: str, content: bytes | bytearray) -> None:
-        self._ask("PUT", key, content, {})
-
-    def settle(self) -> None:
-        pass  # The server answers only when an object is durable.
-
-    def read(self, key: str, start: int, end: int) -> bytes:
-        if start >= end:
-            return b""
-        status, content = self._ask("GET", key, b"", {"Range": f"bytes={start}-{end - 1}"})
-        if status != 206:
-            content = content[start:end]  # A server that knows no ranges sends the whole.
-        if len(content) != end - start:
-            raise Missing(f"{key} has no {end - start} bytes from {start} on")
-        return content
-
-    def read_all(self, key: str) -> bytes:
-        return self._ask("GET", key, b"", {})[1]
-
-    def _ask(self, method: str, key: str, content: bytes | bytearray, headers: dict[str, str]) -> tuple[int, bytes]:
-        connection = self._idle.pop() if self._idle else Connection(self._home)
-        problem = ""
-        for number in range(TRIES):
-            if number:
-                self._pause(PAUSE_S[min(number, len(PAUSE_S)) - 1])
-            path = f"/agent/objects/{quoted(key)}"
-            try:
-                status, answer = connection.request(method, path, content, PUT_S_MAX, headers=headers)
-            except Unreachable as error:
-                problem = str(error)
-                continue
-            if status < 300:
-                self._idle.append(connection)
-                return status, answer
-            if status in (404, 416):
-                raise Missing(f"storage has no object {key}")
-            if status in (403, 409, 410, 413):
-                raise StoreRefused(f"the server refused {key} ({status})")
-            if status == 401:
-                self._home.read_token()
-            problem = f"the server answered {status}"
-        raise StoreFailed(f"{key}: {problem}")
-
-
-class ServerDraft:
-    def __init__(self, server: ThroughServer) -> None:
-        self._server = server
-        self._content = bytearray()
-
-    def write(self, piece: Piece) -> None:
-        self._content += piece
-
-    def finish(self, key: str) -> None:
-        self._server.put(key, self._content)
-        self.drop()
-
-    def drop(self) -> None:
-        self._content = bytearray()
 
 
 def put(objects: Objects, key: str, content: bytes) -> None:

@@ -138,7 +138,7 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
     }
     if full:
         body["facts"] = dict(facts)
-    if state.troubles_due:
+    if state.troubles_due or (full and state.troubles):
         body["troubles"] = [{"what": what, "detail": detail} for what, detail in sorted(state.troubles.items())]
     told = progress.add_to(body, state, now)
     state.flights[state.seq] = Flight(now, full, wait_s > 0, state.changed, state.ranges, state.troubles_due, told)

@@ -128,6 +128,7 @@ class Connection:
         self.sock: Any = None
         self.buffer = b""
         self.url = ""
+        self.fields: dict[str, str] = {}  # The head of the last answer.
 
     def post(self, path: str, body: Any, timeout_s: float) -> tuple[int, Any]:
         content = json.dumps(body, separators=(",", ":")).encode()
@@ -221,9 +222,11 @@ class Connection:
         prefix = self._connect()
         self.sock.settimeout(timeout_s)
         head = (
-            f"{method} {prefix}{path} HTTP/1.1\r\nHost: {self.authority}\r\nAuthorization: Bearer {self.home.token}\r\n"
+            f"{method} {prefix}{path} HTTP/1.1\r\nHost: {self.authority}\r\n"
             f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
         )
+        if self.home.token:
+            head += f"Authorization: Bearer {self.home.token}\r\n"
         head += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
         if len(body) < TOGETHER_BYTES_MAX:
             self.sock.sendall(head.encode("latin-1") + body)
@@ -243,6 +246,7 @@ class Connection:
         for line in lines:
             name, _, value = line.partition(":")
             fields[name.strip().lower()] = value.strip()
+        self.fields = fields
         if fields.get("transfer-encoding", "").lower() == "chunked":
             body = self._chunks()
         elif "content-length" in fields:

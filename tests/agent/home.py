@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from headway_agent.decide import digest_of
 from tests.waiting import wait_until
@@ -172,6 +173,9 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
             body = json.loads(self._body() or b"{}")
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
                 self._answer(401, b"{}")
+            elif self.path == "/agent/urls":
+                urls = {key: f"/agent/objects/{quote(key)}" for key in body["keys"]}
+                self._answer(200, json.dumps({"good_for_s": 60, "urls": urls, "headers": {}}).encode())
             else:
                 status, reply = server.sync(body)
                 self._answer(status, json.dumps(reply).encode())

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
-from headway.api.access import actor_of
+from headway.api.access import Actor, actor_of
 from headway.api.documents import ANY, RAW, body
 from headway.api.reach import Reach
 from headway.api.reading import read_object
 from headway.api.services import Services, settled
-from headway.api.transfer import ranged, received
+from headway.api.signing import METHODS
+from headway.api.transfer import SLICE_BYTES, ranged, received
 from headway.core.errors import BadInput, NotFound
-from headway.storage.protocol import check_key
+from headway.storage.protocol import Storage, WrongContent, check_key
 
 OBJECT_BYTES_MAX = 4 * 2**30 + 2**20  # An artifact above 4 GiB comes in numbered parts.
+KEYS_AT_ONCE = 1000
 
 
 def routes(services: Services) -> APIRouter:
@@ -43,21 +47,100 @@ def routes(services: Services) -> APIRouter:
         headers = {"Headway-Agent-Version": services.agent_version}
         return Response(services.agent_zip, media_type="application/octet-stream", headers=headers)
 
+    _handing_out(router, services, reach)
+    _objects(router, services, reach)
+    return router
+
+
+def _handing_out(router: APIRouter, services: Services, reach: Reach) -> None:
+    addresses, storage = services.addresses, services.storage
+
+    async def read(request: Request) -> tuple[dict[str, Any], Actor]:
+        """What is said, and the agent for whose node it is said."""
+        said = await read_object(request, services.settings.request_bytes_max)
+        node = said.get("node")
+        if not isinstance(node, str) or not 0 < len(node) <= 200:
+            raise BadInput("node: expected a name of at most 200 characters")
+        reach.check_sync(actor_of(request), {"node": node})
+        return said, Actor("agent", node, node=node)
+
+    @router.post("/agent/urls", openapi_extra=body({"type": "object"}), responses=ANY)
+    async def urls(request: Request) -> Response:
+        """Signed addresses for objects that this node may write or read now."""
+        said, agent = await read(request)
+        method, keys = said.get("method"), _keys(said, "keys")
+        if method not in METHODS:
+            raise BadInput(f'method: expected one of {", ".join(METHODS)}, not "{str(method)[:20]}"')
+        allowed = await run_in_threadpool(reach.allowed, method, actor_of(request), agent, keys)
+        given = await run_in_threadpool(addresses.give, method, allowed)
+        answer = {
+            "good_for_s": addresses.good_for_s,
+            "urls": dict(zip(allowed, given, strict=True)),
+            "headers": storage.put_headers() if method == "PUT" else {},
+        }
+        return JSONResponse(answer)
+
+    @router.post("/agent/join", status_code=204, openapi_extra=body({"type": "object"}))
+    async def join(request: Request) -> Response:
+        """Make one object of several that a node has stored, if together they have this hash."""
+        said, agent = await read(request)
+        key, parts = str(said.get("key")), _keys(said, "parts")
+        for each in (key, *parts):
+            reach.check_write(agent, check_key(each))
+        await run_in_threadpool(_join, storage, key, parts, said.get("size"), str(said.get("sha256")))
+        return Response(status_code=204)
+
+
+def _objects(router: APIRouter, services: Services, reach: Reach) -> None:
+    addresses, storage = services.addresses, services.storage
+
     @router.put("/agent/objects/{key:path}", status_code=204)
     async def put_object(key: str, request: Request) -> Response:
         """Keep an object for an agent that is not on the server's own host."""
-        reach.check_write(actor_of(request), check_key(key))
-        async with received(request, services.storage, OBJECT_BYTES_MAX) as draft:
-            await run_in_threadpool(draft.put, services.storage, key)
+        if "signature" in request.query_params:
+            addresses.check("PUT", check_key(key), request.query_params)
+        else:
+            reach.check_write(actor_of(request), check_key(key))
+        async with received(request, storage, OBJECT_BYTES_MAX) as draft:
+            announced = request.headers.get("headway-sha256", draft.sha256)
+            if announced != draft.sha256:
+                raise WrongContent(f'the bytes of "{key[:200]}" are not those that were announced', "send them again")
+            await run_in_threadpool(draft.put, storage, key)
         return Response(status_code=204)
 
     @router.get("/agent/objects/{key:path}", responses=RAW)
     async def get_object(key: str, request: Request) -> Response:
         """An object, or a range of it."""
-        await run_in_threadpool(reach.check_read, actor_of(request), check_key(key))
-        size = await run_in_threadpool(services.storage.size, key)
+        if "signature" in request.query_params:
+            addresses.check("GET", check_key(key), request.query_params)
+        else:
+            await run_in_threadpool(reach.check_read, actor_of(request), check_key(key))
+        size = await run_in_threadpool(storage.size, key)
         if size is None:
             raise NotFound(f'storage has no object "{key[:200]}"')
-        return ranged(request, size, lambda start, end: services.storage.get(key, start, end))
+        return ranged(request, size, lambda start, end: storage.get(key, start, end))
 
-    return router
+
+def _join(storage: Storage, key: str, parts: list[str], size: object, sha256: str) -> None:
+    try:
+        storage.join(key, parts, sha256)
+    except NotFound:
+        # Asked again because the answer was lost: then it is done already.
+        if storage.size(key) != size or _sha256(storage, key) != sha256:
+            raise
+    storage.delete(parts)
+
+
+def _sha256(storage: Storage, key: str) -> str:
+    digest, at = hashlib.sha256(), 0
+    while piece := storage.get(key, at, at + SLICE_BYTES):
+        digest.update(piece)
+        at += len(piece)
+    return digest.hexdigest()
+
+
+def _keys(said: dict[str, Any], name: str) -> list[str]:
+    keys = said.get(name)
+    if not isinstance(keys, list) or len(keys) > KEYS_AT_ONCE or not all(isinstance(key, str) for key in keys):
+        raise BadInput(f"{name}: expected a list of at most {KEYS_AT_ONCE} keys")
+    return list(dict.fromkeys(keys))

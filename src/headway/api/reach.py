@@ -8,6 +8,7 @@ from headway.api.services import Services
 from headway.core.actor import Actor
 from headway.core.errors import NotAllowed
 from headway.core.model import Job, JobId
+from headway.storage.protocol import check_key
 
 READ_EVERY_S = 2.0
 
@@ -29,6 +30,17 @@ class Reach:
         for piece in logs if isinstance(logs, list) else ():
             if not isinstance(piece, dict) or not str(piece.get("key", "")).startswith(f"logs/{node}/"):
                 raise NotAllowed(f'{node}: output is kept below "logs/{node}/" only')
+
+    def allowed(self, method: str, actor: Actor, agent: Actor, keys: list[str]) -> list[str]:
+        """Those of the keys for which an address may be given to the agent that `actor` speaks for."""
+        found = []
+        for key in keys:
+            try:
+                self.check_write(agent, check_key(key)) if method == "PUT" else self.check_read(actor, check_key(key))
+            except NotAllowed:
+                continue
+            found.append(key)
+        return found
 
     def check_write(self, actor: Actor, key: str) -> None:
         if not (self._own_log(actor, key) or self._of_living(actor, key)):

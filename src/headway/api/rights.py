@@ -102,6 +102,8 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("POST", "/agent/visits/{visit}/out"): AGENT,
     ("POST", "/agent/sync"): AGENT,
     ("GET", "/agent.pyz"): AGENT,
+    ("POST", "/agent/urls"): AGENT,
+    ("POST", "/agent/join"): AGENT,
     ("PUT", "/agent/objects/{key:path}"): AGENT,
     ("GET", "/agent/objects/{key:path}"): AGENT,
 }

@@ -52,9 +52,13 @@ def _about(services: Services, projects: frozenset[str] | None) -> dict[str, Any
     if services.leading:
         cycle = services.control.cycle
         troubles = [f"{what}: {said}" for what, said in dict(cycle.troubles).items()]
+        for node, session in sorted(dict(cycle.sessions).items()):
+            troubles += [f"node {node}: {what}: {said}" for what, said in sorted(dict(session.troubles).items())]
         epoch = cycle.epoch
     elif glance.lead is None or glance.lead.until <= glance.now:
         troubles = ["servers: none leads at the moment"]
+    if services.storage.trouble:
+        troubles.append(f"storage: {services.storage.trouble}")
     places = {each["storage"] for each in servers if each["there"]}
     if len(places) > 1:
         troubles.append(f"servers: they keep files in different places ({', '.join(sorted(places))})")

@@ -13,6 +13,7 @@ from typing import Any
 
 from headway.api.badges import Badges, Recorder
 from headway.api.following import Standing
+from headway.api.signing import Addresses
 from headway.control.accounts import shared_signer
 from headway.control.auditing import Recorded, recording
 from headway.control.bundles import Shelf
@@ -157,6 +158,10 @@ class Services:
     @cached_property
     def signer(self) -> Signer:
         return shared_signer(self.store)
+
+    @cached_property
+    def addresses(self) -> Addresses:
+        return Addresses(self.storage, self.signer.key, self.now, self.settings.signed_url_s)
 
     @cached_property
     def shelf(self) -> Shelf:

@@ -45,6 +45,7 @@ class Session:
     reported: dict[str, str] = field(default_factory=dict)  # Wire key -> phase that the agent reported.
     reported_digest: int = 0
     follow: frozenset[str] = frozenset()
+    troubles: dict[str, str] = field(default_factory=dict)  # What the node says is wrong there now.
     parked: list[Parked] = field(default_factory=list)
 
     @property

@@ -6,7 +6,7 @@ that has moved on, and is dropped by `step`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,8 +57,8 @@ class Sync:
             progress.hear(desk, session, body)
         for raw in body.get("reports", ()):
             self._report(desk, raw)
-        for trouble in body.get("troubles", ()):
-            _trouble(desk, session, trouble)
+        if "troubles" in body or body.get("full"):
+            _troubles(desk, session, body.get("troubles", ()))
         if body.get("full") and self.current:
             self._missing(desk)
 
@@ -190,9 +190,14 @@ def lose_node(desk: Desk, node: str, detail: str) -> None:
         desk.say(Event("NodeLost", desk.now, data={"node": node, "detail": detail}))
 
 
-def _trouble(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
-    data = {"node": session.node, "what": str(raw.get("what", ""))[:100], "detail": str(raw.get("detail", ""))[:500]}
-    desk.say(Event("StorageFailed", desk.now, data=data))
+def _troubles(desk: Desk, session: Session, raws: Iterable[Mapping[str, Any]]) -> None:
+    """All that is wrong on the node now. What is new is an event; all of it is shown while it lasts."""
+    found = {str(raw.get("what", ""))[:100]: str(raw.get("detail", ""))[:500] for raw in raws}
+    for what, detail in found.items():
+        if session.troubles.get(what) != detail:
+            data = {"node": session.node, "what": what, "detail": detail}
+            desk.say(Event("StorageFailed", desk.now, data=data))
+    session.troubles = found
 
 
 def read_outcome(raw: Mapping[str, Any], now: float) -> Outcome:

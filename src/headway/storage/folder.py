@@ -7,24 +7,28 @@ of this host write into the same folder in the same way. The sibling for buckets
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from headway.core.errors import NotFound, Unavailable
-from headway.storage.protocol import Kept, Storage, check_key
+from headway.storage.protocol import Kept, Storage, WrongContent, check_key
 
 # Half-written objects. No key begins with a dot, so nobody can ask for one.
 DRAFTS = ".drafts"
 DRAFT_KEEP_S = 3600.0
+JOIN_BYTES = 4 << 20
 
 
 class FolderStorage:
     def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.trouble = ""
         self._root = Path(root).absolute()
         with self._saying("be opened"):
             self._make_dir(self._root / DRAFTS)
@@ -89,6 +93,42 @@ class FolderStorage:
     def list(self, prefix: str) -> Iterator[Kept]:
         top = prefix.strip("/")
         yield from self._walk(self._root / check_key(top) if top else self._root, f"{top}/" if top else "")
+
+    def join(self, key: str, parts: Sequence[str], sha256: str) -> None:
+        place, digest = self._root / check_key(key), hashlib.sha256()
+        paths = [self._root / check_key(part) for part in parts]
+        with self._saying(f"join {key}"):
+            handle, draft = tempfile.mkstemp(dir=self._root / DRAFTS)
+            try:
+                with open(handle, "wb") as file:
+                    for path in paths:
+                        self._append(path, file, digest)
+                    file.flush()
+                    os.fsync(file.fileno())
+                if digest.hexdigest() != sha256:
+                    raise WrongContent(f'the parts of "{key}" are not what was announced')
+                self._make_dir(place.parent)
+                os.replace(draft, place)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(draft)
+                raise
+            _sync_dir(place.parent)
+
+    def _append(self, path: Path, file: IO[bytes], digest: hashlib._Hash) -> None:
+        try:
+            with open(path, "rb") as part:
+                while piece := part.read(JOIN_BYTES):
+                    digest.update(piece)
+                    file.write(piece)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise NotFound(f'storage has no object "{path.relative_to(self._root)}"') from None
+
+    def sign(self, method: str, keys: Sequence[str], good_for_s: float) -> Sequence[str] | None:
+        return None  # A folder has no address of its own; the server signs for it (api/signing.py).
+
+    def put_headers(self) -> dict[str, str]:
+        return {}
 
     def local_dir(self) -> str:
         return str(self._root)
@@ -158,11 +198,13 @@ class FolderStorage:
     def _saying(self, what: str) -> Iterator[None]:
         try:
             yield
+            self.trouble = ""
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             reason = "the disk is full" if full else (error.strerror or str(error)).lower()
             hint = "free some space; what could not be written is tried again" if full else ""
-            raise Unavailable(f"the storage folder {self._root} cannot {what}: {reason}", hint) from error
+            self.trouble = f"the storage folder {self._root} cannot {what}: {reason}"
+            raise Unavailable(self.trouble, hint) from error
 
 
 def _sync_dir(directory: Path) -> None:

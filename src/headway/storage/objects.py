@@ -6,15 +6,19 @@ returned is as durable as the bucket. Not for a folder: the library does not syn
 
 from __future__ import annotations
 
+import hashlib
+import re
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from queue import Full, Queue
+from typing import TYPE_CHECKING, Any
 
 from headway.core.errors import BadInput, NotFound, Unavailable
-from headway.storage.protocol import Kept, Storage, check_key
+from headway.storage.protocol import Kept, Storage, WrongContent, check_key
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -22,11 +26,24 @@ if TYPE_CHECKING:
 RETRIES_MAX = 3
 CALL_S_MAX = 60
 DELETED_AT_ONCE = 500
+JOIN_BYTES = 4 << 20
+JOIN_AHEAD = 4
+AZURE = ("az://", "azure://", "adl://", "abfs://", "abfss://")
+PLAIN = re.compile(r"[A-Za-z0-9/._~-]+")
+SIGNABLE = ("s3://", "s3a://", "gs://", *AZURE)
 
 
 class ObjectStorage:
-    def __init__(self, url: str) -> None:
+    """`endpoint` is where a service stands that is not the cloud's own; `options` are names as in the environment."""
+
+    def __init__(self, url: str, endpoint: str = "", options: Mapping[str, str] | None = None) -> None:
+        self.trouble = ""
         self._url = url
+        self._options: dict[str, str] = {name.lower(): value for name, value in (options or {}).items()}
+        self._client: dict[str, Any] = {"timeout": f"{CALL_S_MAX}s"}
+        if endpoint:
+            self._options["azure_endpoint" if url.startswith(AZURE) else "endpoint"] = endpoint
+            self._client["allow_http"] = endpoint.startswith("http://")
 
     @cached_property
     def _bucket(self) -> ObjectStore:
@@ -38,13 +55,15 @@ class ObjectStorage:
         if self._url.startswith("file:"):
             return LocalStore.from_url(self._url, mkdir=True)
         try:
-            return from_url(
+            opened: ObjectStore = from_url(
                 self._url,
-                client_options={"timeout": f"{CALL_S_MAX}s"},
+                config=self._options,  # type: ignore[call-overload]
+                client_options=self._client,
                 retry_config={"max_retries": RETRIES_MAX, "retry_timeout": timedelta(seconds=CALL_S_MAX)},
             )
+            return opened
         except (BaseError, ValueError) as error:
-            hint = "use a path, s3://bucket/path, gs://bucket/path or az://account/container/path"
+            hint = "use a path, s3://bucket/path, gs://bucket/path or az://container/path"
             raise BadInput(f'storage_url: "{self._url}" cannot be opened: {_first_line(error)}', hint) from None
 
     def put(self, key: str, data: bytes) -> None:
@@ -103,6 +122,64 @@ class ObjectStorage:
                 for found in page:
                     yield Kept(found["path"], found["size"], found["last_modified"].timestamp())
 
+    def join(self, key: str, parts: Sequence[str], sha256: str) -> None:
+        import obstore
+
+        wanted = [check_key(part) for part in parts]
+        # Read on a thread of its own: the library cannot be called from within the put that takes the pieces.
+        read: Queue[bytes | Exception | None] = Queue(JOIN_AHEAD)
+        given_up = threading.Event()
+
+        def hand_over(piece: bytes | Exception | None) -> None:
+            while not given_up.is_set():
+                with suppress(Full):
+                    return read.put(piece, timeout=0.1)
+
+        def read_all() -> None:
+            try:
+                for part in wanted:
+                    for piece in obstore.get(self._bucket, part).stream(JOIN_BYTES):
+                        hand_over(bytes(piece))
+                hand_over(None)
+            except Exception as error:
+                hand_over(error)
+
+        def pieces() -> Iterator[bytes]:
+            digest = hashlib.sha256()
+            while (piece := read.get()) is not None:
+                if isinstance(piece, Exception):
+                    raise piece
+                digest.update(piece)
+                yield piece
+            if digest.hexdigest() != sha256:  # Raised before the last piece is taken in: nothing becomes an object.
+                raise WrongContent(f'the parts of "{key}" are not what was announced')
+
+        with self._saying("join", check_key(key)):
+            threading.Thread(target=read_all, name="join", daemon=True).start()
+            try:
+                obstore.put(self._bucket, key, pieces())
+            finally:
+                given_up.set()
+
+    def sign(self, method: str, keys: Sequence[str], good_for_s: float) -> Sequence[str] | None:
+        import obstore
+
+        if not self._url.startswith(SIGNABLE):
+            return None
+        wanted = [check_key(key) for key in keys]
+        if not wanted:
+            return []
+        with self._saying("sign an address for", wanted[0]):
+            lasting = timedelta(seconds=good_for_s)
+            signed = list(obstore.sign(self._bucket, method, wanted, lasting))  # type: ignore[call-overload]
+        if self._url.startswith(AZURE):
+            # The library signs the name as it stands in the address, Azure checks the name itself.
+            return [url if PLAIN.fullmatch(key) else "" for key, url in zip(wanted, signed, strict=True)]
+        return signed
+
+    def put_headers(self) -> dict[str, str]:
+        return {"x-ms-blob-type": "BlockBlob"} if self._url.startswith(AZURE) else {}
+
     def local_dir(self) -> str:
         return ""
 
@@ -123,10 +200,12 @@ class ObjectStorage:
 
         try:
             yield
+            self.trouble = ""
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise NotFound(f'storage has no object "{key}"') from None
         except (BaseError, OSError) as error:
-            raise Unavailable(f"the storage {self._url} cannot {what} {key}: {_first_line(error)}") from error
+            self.trouble = f"the storage {self._url} cannot {what} {key}: {_first_line(error)}"
+            raise Unavailable(self.trouble) from error
 
 
 def _first_line(error: BaseException) -> str:

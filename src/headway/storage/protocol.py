@@ -5,10 +5,10 @@ An object is whole or absent: no reader ever sees half of one. conformance.py is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from headway.core.errors import BadInput
+from headway.core.errors import BadInput, HeadwayError
 
 KEY_LENGTH_MAX = 512
 SEGMENT_BYTES_MAX = 255  # What file systems take as one name.
@@ -22,8 +22,17 @@ class Kept(NamedTuple):
     at: float  # When it was put, by the storage's own clock; good for "older than an hour", not for an order.
 
 
+class WrongContent(HeadwayError):
+    """The bytes are not those that were announced: damaged on their way. Sending them again may help."""
+
+    status = 400
+    kind = "wrong-content"
+
+
 class Storage(Protocol):
     """Every method may be called from any thread. Failures raise `Unavailable`; a missing object `NotFound`."""
+
+    trouble: str  # What went wrong last; empty once a call has succeeded again.
 
     def put(self, key: str, data: bytes) -> None:
         """Keep an object durably. A second put of the same key replaces it."""
@@ -51,6 +60,21 @@ class Storage(Protocol):
 
     def list(self, prefix: str) -> Iterator[Kept]:
         """Objects below a prefix of whole segments (`logs` and `logs/` are the same), in no particular order."""
+        ...
+
+    def join(self, key: str, parts: Sequence[str], sha256: str) -> None:
+        """Keep what these objects hold, one after the other, as one object, if that has this hash; they stay."""
+        ...
+
+    def sign(self, method: str, keys: Sequence[str], good_for_s: float) -> Sequence[str] | None:
+        """An address for each key that lets anybody GET or PUT that object for a while, asking nobody else.
+
+        None where objects can only be had from the server itself; an empty one where that is so of this object.
+        """
+        ...
+
+    def put_headers(self) -> dict[str, str]:
+        """What a PUT to a signed address must say beside its content."""
         ...
 
     def local_dir(self) -> str:

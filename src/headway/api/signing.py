@@ -1,0 +1,51 @@
+"""Addresses that open one object for a while, so that a node needs no key to storage.
+
+A bucket signs for itself. For a folder the server does: HMAC over method, key and the end of its validity, all by the
+server's own clock. Both look the same to an agent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from headway.core.errors import NotAllowed
+from headway.storage.protocol import Storage, check_key
+
+METHODS = ("PUT", "GET")
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    storage: Storage
+    key: bytes  # What all servers of one store share.
+    now: Callable[[], float]
+    good_for_s: float
+
+    def give(self, method: str, keys: list[str]) -> list[str]:
+        """An address for each key: absolute where storage has its own, else below the server's."""
+        wanted = [check_key(key) for key in keys]
+        given = self.storage.sign(method, wanted, self.good_for_s)
+        if given is None:
+            return [self._own(method, key) for key in wanted]
+        return [url or self._own(method, key) for key, url in zip(wanted, given, strict=True)]
+
+    def _own(self, method: str, key: str) -> str:
+        expires = int(self.now() + self.good_for_s)
+        return f"/agent/objects/{quote(key)}?expires={expires}&signature={self._signature(method, key, expires)}"
+
+    def _signature(self, method: str, key: str, expires: int) -> str:
+        said = f"object {method}\n{expires}\n{key}".encode("utf-8", "surrogatepass")
+        return hmac.new(self.key, said, hashlib.sha256).hexdigest()
+
+    def check(self, method: str, key: str, query: Mapping[str, str]) -> None:
+        """Raise unless this address was given out for this method and object, and is still good."""
+        expires, given = query.get("expires", ""), query.get("signature", "")
+        right = expires.isdecimal() and expires.isascii() and len(expires) < 16
+        if not right or not hmac.compare_digest(given.encode(), self._signature(method, key, int(expires)).encode()):
+            raise NotAllowed("the address is not one that this server has signed", "ask for a new one: /agent/urls")
+        if int(expires) < self.now():
+            raise NotAllowed("the address is no longer good", "ask for a new one: /agent/urls")
