@@ -156,10 +156,8 @@ class Agent:
     def _checkpointer(self, objects: storing.Objects, watcher: Watcher) -> Checkpointer:
         from headway_agent.checkpointing import Checkpointer  # Here: only nodes that keep something need it.
 
-        def tell(fact: Fact) -> None:
-            self.inbox.put(self.happened, fact)
-
-        return Checkpointer(objects, watcher, self.node_dir.task, self.state.agent_epoch, tell, self.log)
+        epoch, tell = self.state.agent_epoch, partial(self.inbox.put, self.happened)
+        return Checkpointer(objects, watcher, self.node_dir.task, epoch, tell, self.log)
 
     # --- the loop ---
 
