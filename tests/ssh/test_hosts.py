@@ -274,6 +274,11 @@ def test_behind_a_loopback_server_tunnels_are_made_again_and_a_wrong_clock_break
         shown = float(house.log(late).split()[-1])
         assert shown - ended["ended_at"] > 500, "the clock there is ten minutes ahead"
         assert ended["ended_at"] >= ended["attempts"][0]["started_at"]
+        checks = {each["what"]: each for each in json.loads(house.run("doctor", "--json").stdout)}
+        assert checks["host h7 of pool far"]["verdict"] == "ok"
+        assert "through the tunnel" in checks["host h7 of pool far: way home"]["found"]
+        assert "10m ahead" in checks["host h8 of pool late: clock"]["found"].replace(" ", "", 0)
+        assert "one system user (root)" in checks["pool far"]["found"]
         house.ok("pool", "rm", "far")
         house.ok("pool", "rm", "late")
         wait_until(lambda: not house.nodes(), every_s=0.3, what="the nodes to be given back")

@@ -44,8 +44,9 @@ def pools(output: Output, found: Sequence[Shown]) -> str:
     rows = []
     for each in found:
         rules, free = each["rules"], each["free"]
-        most = rules.get("max", 0)
-        size = str(most) if rules.get("min") == most else f"{rules.get('min', 0)} to {most}"
+        hosts = len(rules.get("hosts") or ())
+        most = rules.get("max", hosts)
+        size = str(most) if rules.get("min", hosts) == most else f"{rules.get('min', 0)} to {most}"
         rows.append(
             (
                 each["name"],

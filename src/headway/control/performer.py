@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -17,11 +17,12 @@ import structlog
 from headway.control.commands import Command
 from headway.control.desk import Desk
 from headway.control.ordering import GivenBack, NotOrdered, Ordered, SawOrders
-from headway.control.setting_up import PoolGone
+from headway.control.setting_up import PoolGone, put_pool
 from headway.control.syncing import lose_node
 from headway.control.thread import ControlThread
 from headway.core.errors import HeadwayError
 from headway.core.grow import Order, Release, grow
+from headway.core.hosts import node_of
 from headway.core.model import Node, NodeId, Pool
 from headway.core.orders import is_ordered
 from headway.core.pool_spec import LEAVING
@@ -69,6 +70,10 @@ class Released:
     def apply(self, desk: Desk) -> None:
         for node in self.nodes:
             lose_node(desk, node, f"{node} was given back")
+        for pool in list(desk.book.house.pools.values()):
+            left = [host for host in pool.former_hosts if node_of(pool.name, host) not in self.nodes]
+            if len(left) < len(pool.former_hosts):
+                put_pool(desk, replace(pool, options={**pool.options, "former_hosts": left}))
 
 
 def said_of(error: Exception) -> str:
@@ -182,7 +187,9 @@ class Performer:
             if isinstance(ask, Release):
                 self._call(engine.release, ask.nodes)
                 self._do((GivenBack if ordered else Released)(ask.nodes))
-        if pool.state == LEAVING and not asks and sightings.complete and not sightings.nodes:
+        # A host that is silent since before its lease was over has nothing of ours that runs; it keeps nobody here.
+        left = [node for node, each in sightings.nodes.items() if each.sight is not Sight.SILENT or node in before]
+        if pool.state == LEAVING and not asks and sightings.complete and not left:
             self._do(PoolGone(pool.name))
         return "; ".join(troubles)
 

@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 
 from headway.core.errors import HeadwayError, Unavailable
-from headway.core.grow import Order
+from headway.core.grow import Order, standing_nodes
 from headway.core.model import NodeId, Pool
 from headway.engines.agent_zip import AgentZip
 from headway.engines.agents import agent_flags, spelled
@@ -95,7 +95,7 @@ class SshEngine:
     def examine(self) -> list[dict[str, Any]]:
         """What can be said of each host, for `doctor`: what it answers, or why it does not."""
         with ThreadPoolExecutor(max_workers=AT_ONCE_MAX, thread_name_prefix="ssh") as threads:
-            return list(threads.map(self._examine, self._hosts))
+            return list(threads.map(self._examine, standing_nodes(self._pool)))
 
     def _examine(self, node: NodeId) -> dict[str, Any]:
         host = self._hosts[node]

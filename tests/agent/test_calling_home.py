@@ -1,0 +1,78 @@
+"""Where an agent calls: several addresses, a leader that others point to, a socket that leads to the server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socketserver import ThreadingUnixStreamServer
+
+import pytest
+
+from headway_agent.wire import Connection, Home, Unreachable
+
+
+class Answering(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = json.dumps({"host": self.headers["Host"], "token": self.headers["Authorization"]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self) -> str:
+        return ""
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def a_home(tmp_path: Path, urls: str, server_file: str = "") -> Home:
+    (tmp_path / "token").write_text("secret\n")
+    return Home(urls, server_file, str(tmp_path / "token"))
+
+
+def test_the_next_address_is_tried_when_one_is_silent(tmp_path: Path, url: str) -> None:
+    connection = Connection(a_home(tmp_path, f"http://127.0.0.1:9,{url}"))
+    with pytest.raises(Unreachable):
+        connection.post("/agent/sync", {}, 5)
+    assert connection.post("/agent/sync", {}, 5)[0] == 200
+    assert connection.post("/agent/sync", {}, 5)[0] == 200, "and kept"
+
+
+def test_a_leader_that_was_pointed_to_goes_first_and_is_given_up_when_silent(tmp_path: Path, url: str) -> None:
+    home = a_home(tmp_path, url)
+    connection = Connection(home)
+    assert connection.post("/agent/sync", {}, 5)[0] == 200
+    home.pointed_to("http://127.0.0.1:9")
+    with pytest.raises(Unreachable):
+        connection.post("/agent/sync", {}, 5)
+    assert connection.post("/agent/sync", {}, 5)[0] == 200
+
+
+def test_a_file_may_name_a_socket_that_leads_to_the_server(tmp_path: Path) -> None:
+    # Longer than the path of a socket may be: it is opened by its directory.
+    place = tmp_path / ("x" * 90)
+    place.mkdir()
+    short = Path("/proc/self/cwd")
+    file = tmp_path / "server.json"
+    file.write_text(json.dumps({"url": "http://lab.example:8400", "via": str(place / "home.sock")}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        server = ThreadingUnixStreamServer(str(short / "home.sock"), Answering)
+    with server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        status, said = Connection(a_home(tmp_path, "", str(file))).post("/agent/sync", {}, 5)
+        assert (status, said) == (200, {"host": "lab.example:8400", "token": "Bearer secret"})
+        server.shutdown()
