@@ -277,7 +277,7 @@ def test_behind_a_loopback_server_tunnels_are_made_again_and_a_wrong_clock_break
         checks = {each["what"]: each for each in json.loads(house.run("doctor", "--json").stdout)}
         assert checks["host h7 of pool far"]["verdict"] == "ok"
         assert "through the tunnel" in checks["host h7 of pool far: way home"]["found"]
-        assert "10m ahead" in checks["host h8 of pool late: clock"]["found"].replace(" ", "", 0)
+        assert "ahead" in checks["host h8 of pool late: clock"]["found"]
         assert "one system user (root)" in checks["pool far"]["found"]
         house.ok("pool", "rm", "far")
         house.ok("pool", "rm", "late")
