@@ -25,7 +25,7 @@ class Living:
     env: dict[str, str] = field(default_factory=dict)
 
     def run(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, **self.env}
+        env = {**os.environ, **self.env, **more.pop("env", {})}
         return subprocess.run(
             [*HEADWAY, *words], cwd=self.place, env=env, capture_output=True, text=True, timeout=240, **more
         )

@@ -125,6 +125,10 @@ class Home:
         return self.state / "token"
 
     @property
+    def logins_file(self) -> Path:
+        return self.config / "logins.json"
+
+    @property
     def server_file(self) -> Path:
         return self.state / "server.json"
 
@@ -205,6 +209,11 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path} is not valid TOML: {error}") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own, which nobody else can reach."""
+    return host in ("localhost", "::1", "[::1]") or host.startswith("127.")
 
 
 def says(name: str) -> str:

@@ -24,7 +24,7 @@ import structlog
 
 from headway.core.errors import BadInput, OperatorError, ServerTaken
 from headway.core.model import Pool
-from headway.settings import Home, Resolved, Settings
+from headway.settings import Home, Resolved, Settings, is_loopback
 from headway.storage.protocol import Storage
 
 ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"  # Without letters and digits that look alike.
@@ -164,6 +164,30 @@ def write_server_file(home: Home, url: str) -> None:
     with os.fdopen(handle, "w") as file:
         json.dump({"url": url, "pid": os.getpid(), "start": int(start), "version": version()}, file)
     os.replace(draft, home.server_file)
+
+
+def check_exposure(settings: Settings) -> None:
+    """Refuse to be reached by others with nothing but a private token, or in the clear."""
+    if settings.accounts not in ("on", "off"):
+        raise BadInput(f'accounts: "{settings.accounts}" is neither on nor off')
+    if bool(settings.tls_cert_file) != bool(settings.tls_key_file):
+        raise BadInput("tls_cert_file and tls_key_file: one is set without the other")
+    for name in ("tls_cert_file", "tls_key_file", "ca_file"):
+        path = getattr(settings, name)
+        if path and not os.access(path, os.R_OK):
+            raise OperatorError(f"{name}: {path} cannot be read")
+    if is_loopback(settings.host):
+        return
+    if settings.accounts != "on":
+        raise BadInput(
+            f'host: "{settings.host}" can be reached by others, and nobody signs in on this server',
+            'set accounts = "on" to make it a shared server, or host = "127.0.0.1"',
+        )
+    if not settings.tls_cert_file and settings.insecure_http != "on":
+        raise BadInput(
+            f'host: "{settings.host}" can be reached by others, and tokens would travel in the clear',
+            'set tls_cert_file and tls_key_file; or insecure_http = "on" where a proxy or the network sees to it',
+        )
 
 
 def listen(settings: Settings, home: Home) -> socket.socket:
@@ -448,10 +472,14 @@ class OneOfSeveral:
 def serve(resolved: Resolved, home: Home) -> None:
     """Run the server until SIGTERM or SIGINT."""
     settings = resolved.settings
+    check_exposure(settings)
+    if settings.ca_file:
+        os.environ["HEADWAY_AGENT_CA_FILE"] = settings.ca_file  # Agents on this machine inherit it.
     lock = own_home(home)
     listener = listen(settings, home)
     host, port = listener.getsockname()[:2]
-    url = f"http://{host}:{port}"
+    scheme = "https" if settings.tls_cert_file else "http"
+    url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     runner: list[Any] = []
 
     def end() -> None:
@@ -459,7 +487,7 @@ def serve(resolved: Resolved, home: Home) -> None:
             each.should_exit = True
 
     server = assemble(resolved, home, url)
-    runner.append(http_server(server.app, end, server.services.end_waiting))
+    runner.append(http_server(server.app, end, server.services.end_waiting, settings))
     role = OneOfSeveral(server) if is_shared(settings) else Alone(server, end)
     role.start()
     write_server_file(home, url)
@@ -481,7 +509,7 @@ def collect_seldom() -> None:
     gc.set_threshold(GARBAGE_LOOKED_FOR_AFTER, 20, 50)
 
 
-def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], None]) -> Any:
+def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], None], settings: Settings) -> Any:
     """The HTTP server, which ends by our own `end`: uvicorn's would raise the signal again and skip our farewell."""
     import asyncio
 
@@ -496,8 +524,11 @@ def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], Non
             asyncio.get_running_loop().call_soon(end_waiting)
             await super().shutdown(sockets)
 
+    tls: dict[str, Any] = {}
+    if settings.tls_cert_file:
+        tls = {"ssl_certfile": settings.tls_cert_file, "ssl_keyfile": settings.tls_key_file}
     return HttpServer(
-        uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=1)
+        uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=1, **tls)
     )
 
 

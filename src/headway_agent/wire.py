@@ -203,9 +203,9 @@ class Connection:
         if self.sock is None:
             sock: Any = open_socket(self.home.via, host, int(port or (443 if scheme == "https" else 80)))
             if scheme == "https":
-                import ssl
+                from headway_agent.trust import trusting
 
-                sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host)
+                sock = trusting().wrap_socket(sock, server_hostname=host)
             self.sock = sock
         self.authority = authority
         return "/" + prefix.strip("/") if prefix.strip("/") else ""

@@ -66,11 +66,12 @@ def _about(services: Services, projects: frozenset[str] | None) -> dict[str, Any
         **services.about,
         "leader_epoch": epoch,
         "started_at": services.started_at,
-        "jobs": store.counts(),
+        "jobs": store.counts("", projects),
         "troubles": troubles,
         "last_seq": glance.last_seq,
         "servers": servers,
-        "happened": [show_event(event) for event in store.happenings(HAPPENINGS)],
+        # Of no project, so shown to those alone who see all of them.
+        "happened": [show_event(each) for each in store.happenings(HAPPENINGS)] if projects is None else [],
     }
 
 

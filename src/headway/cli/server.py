@@ -48,7 +48,7 @@ def start(output: Output, foreground: bool, host: str | None, port: int | None) 
         return exits.OK
     if running is None:
         env = {**os.environ, **{f"HEADWAY_{name.upper()}": str(value) for name, value in flags.items()}}
-        running = embedded.start(home, env, resolved.settings.auto_start_s_max)
+        running = embedded.start(home, env, resolved.settings.auto_start_s_max, resolved.settings.ca_file)
         output.say(f"the server is started; its log is {home.server_log}")
     else:
         output.say("the server runs already")
@@ -76,7 +76,9 @@ def restart(output: Output) -> int:
     resolved = settings.load(os.environ)
     _not_elsewhere(resolved.settings.server_url)
     embedded.stop(home)
-    return _show(output, embedded.start(home, os.environ, resolved.settings.auto_start_s_max))
+    return _show(
+        output, embedded.start(home, os.environ, resolved.settings.auto_start_s_max, resolved.settings.ca_file)
+    )
 
 
 @server.command()

@@ -16,10 +16,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
+from headway.client import logins
 from headway.client.http import Address, healthy
 from headway.core.errors import OperatorError, Unavailable
-from headway.settings import Home, Resolved
+from headway.settings import Home, Resolved, is_loopback
 
 if TYPE_CHECKING:
     import subprocess
@@ -42,11 +44,21 @@ class Running(NamedTuple):
 
 def locate(resolved: Resolved, home: Home, env: Mapping[str, str]) -> Address:
     """Return where the server is; the embedded one is started when it does not run."""
-    url = resolved.settings.server_url
+    url, ca_file = resolved.settings.server_url, resolved.settings.ca_file
     if url:
-        return Address(url, token(home, env))
-    running = read_running(home) or start(home, env, resolved.settings.auto_start_s_max)
-    return Address(running.url, token(home, env))
+        return Address(
+            url, env.get("HEADWAY_TOKEN") or logins.token_for(home, url) or _own_token(home, env, url), ca_file
+        )
+    running = read_running(home) or start(home, env, resolved.settings.auto_start_s_max, ca_file)
+    return Address(running.url, token(home, env), ca_file)
+
+
+def _own_token(home: Home, env: Mapping[str, str], urls: str) -> str:
+    """The private token of this home, for a server on this machine alone: nobody else shall see it."""
+    hosts = [urlsplit(url.strip()).hostname or "" for url in urls.split(",")]
+    running = read_running(home)
+    own = running is not None and running.url == urls.strip().rstrip("/")
+    return token(home, env) if own or all(is_loopback(host) for host in hosts) else ""
 
 
 def token(home: Home, env: Mapping[str, str]) -> str:
@@ -86,7 +98,7 @@ def process_start(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def start(home: Home, env: Mapping[str, str], wait_s_max: float) -> Running:
+def start(home: Home, env: Mapping[str, str], wait_s_max: float, ca_file: str = "") -> Running:
     """Start the server in the background, wait until it answers, and say what its log says when it does not."""
     give_up_at = time.monotonic() + wait_s_max
     with _one_at_a_time(home, give_up_at):
@@ -97,7 +109,7 @@ def start(home: Home, env: Mapping[str, str], wait_s_max: float) -> Running:
         child = _spawn(home, env)
         while time.monotonic() < give_up_at:
             running = read_running(home)
-            if running is not None and healthy(running.url):
+            if running is not None and healthy(running.url, ca_file=ca_file):
                 return running
             # Somebody may have started one by hand at the same moment: then ours gave way, and that one is waited for.
             if child.poll() is not None and not _owned(home):

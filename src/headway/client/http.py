@@ -49,13 +49,14 @@ STATUSES: dict[int, type[HeadwayError]] = {
 
 
 class Address:
-    """Where a server listens, and the token that it wants to see."""
+    """Where a server listens, the token that it wants to see, and which certificates are trusted besides."""
 
-    __slots__ = ("token", "url")
+    __slots__ = ("ca_file", "token", "url")
 
-    def __init__(self, url: str, token: str = "") -> None:
+    def __init__(self, url: str, token: str = "", ca_file: str = "") -> None:
         self.url = url
         self.token = token
+        self.ca_file = ca_file
 
 
 class Answer:
@@ -94,7 +95,7 @@ class Link:
         """Where to ask: one of the servers, for as long as it answers."""
         found = self.locate()
         urls = [url.strip() for url in found.url.split(",") if url.strip()]
-        return Address(urls[self._turn % len(urls)], found.token) if len(urls) > 1 else found
+        return Address(urls[self._turn % len(urls)], found.token, found.ca_file) if len(urls) > 1 else found
 
     def call(
         self,
@@ -250,10 +251,10 @@ def error_from(answer: Answer, url: str) -> HeadwayError:
     return error
 
 
-def healthy(url: str, answer_s_max: float = 2.0) -> bool:
+def healthy(url: str, answer_s_max: float = 2.0, ca_file: str = "") -> bool:
     """Whether a Headway server answers there. Needs no token."""
     try:
-        wire, base = _connect(Address(url), answer_s_max)
+        wire, base = _connect(Address(url, "", ca_file), answer_s_max)
         try:
             status, _, body = wire.ask("GET", base + "/health", {}, None, answer_s_max)
             return status == 200 and bool(json.loads(body).get("ok"))
@@ -271,7 +272,9 @@ def _connect(address: Address, connect_s_max: float) -> tuple[Wire, str]:
         parts, port = urlsplit(""), 0
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise BadInput(f'server_url: "{address.url}" is not an address such as http://127.0.0.1:8400')
-    wire = Wire(parts.hostname, port, secure=parts.scheme == "https", connect_s_max=connect_s_max)
+    wire = Wire(
+        parts.hostname, port, secure=parts.scheme == "https", connect_s_max=connect_s_max, ca_file=address.ca_file
+    )
     return wire, parts.path.rstrip("/") + BASE
 
 

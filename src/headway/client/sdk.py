@@ -17,6 +17,7 @@ from headway.client.http import Address, Link
 from headway.core.errors import Unavailable
 
 if TYPE_CHECKING:
+    from headway.client.accounts import Accounts
     from headway.client.bundle import Bundle, Sent
     from headway.client.house import House
     from headway.client.preparing import Packing, Prepared
@@ -45,6 +46,13 @@ class Client:
         from headway.client.house import House
 
         return House(self.link)
+
+    @property
+    def accounts(self) -> Accounts:
+        """Users, projects, tokens, and the audit log."""
+        from headway.client.accounts import Accounts
+
+        return Accounts(self.link)
 
     def on_trouble(self, tell: Callable[[str], None]) -> None:
         """Let somebody know when the server does not answer and the call is tried again."""

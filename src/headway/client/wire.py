@@ -29,14 +29,17 @@ class Broken(ConnectionError):
 
 
 class Wire:
-    def __init__(self, host: str, port: int, *, secure: bool, connect_s_max: float) -> None:
+    def __init__(self, host: str, port: int, *, secure: bool, connect_s_max: float, ca_file: str = "") -> None:
         self.name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._socket = socket.create_connection((host, port), connect_s_max)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if secure:
             import ssl
 
-            self._socket = ssl.create_default_context().wrap_socket(self._socket, server_hostname=host)
+            trusted = ssl.create_default_context()
+            if ca_file:
+                trusted.load_verify_locations(ca_file)
+            self._socket = trusted.wrap_socket(self._socket, server_hostname=host)
         self._file = self._socket.makefile("rb")
         self.reusable = True
 

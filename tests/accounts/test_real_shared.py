@@ -1,0 +1,115 @@
+"""A shared server as its people meet it: real processes, TLS, the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.living import Living
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.real
+
+
+def a_certificate(place: Path) -> tuple[Path, Path]:
+    cert, key = place / "cert.pem", place / "key.pem"
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=headway"
+    more = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run(["openssl", *words.split(), *more], check=True, capture_output=True, timeout=60)
+    return cert, key
+
+
+def a_living(**env: str) -> Living:
+    home = Path(tempfile.mkdtemp(prefix="headway-"))
+    (home / "place").mkdir()
+    return Living(home, home / "place", {"HEADWAY_HOME": str(home), **env})
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Living]:
+    cert, key = a_certificate(tmp_path)
+    server = a_living(
+        HEADWAY_ACCOUNTS="on",
+        HEADWAY_TLS_CERT_FILE=str(cert),
+        HEADWAY_TLS_KEY_FILE=str(key),
+        HEADWAY_CA_FILE=str(cert),
+        HEADWAY_LOCAL_CPUS="2",
+    )
+    yield server
+    server.end()
+    shutil.rmtree(server.home)
+
+
+def test_people_sign_in_over_tls_and_train(shared: Living, tmp_path: Path) -> None:
+    shared.ok("server", "start")
+    url = json.loads((shared.home / "state/server.json").read_text())["url"]
+    assert url.startswith("https://")
+    # The house's token, on the server's own machine, is the first admin's door.
+    shared.ok("project", "add", "vision")
+    token = shared.ok("user", "add", "mel", "--project", "vision", "-q").strip()
+    assert token.startswith("hw_")
+
+    mel = a_living(HEADWAY_SERVER_URL=url, HEADWAY_CA_FILE=shared.env["HEADWAY_CA_FILE"])
+    try:
+        assert mel.run("whoami").returncode == 4
+        wrong = mel.run("login", input="hw_nonsense_token\n")
+        assert wrong.returncode == 4
+        assert not (mel.home / "config/logins.json").exists()
+        assert "signed in" in mel.ok("login", input=token + "\n")
+        assert (mel.home / "config/logins.json").stat().st_mode & 0o777 == 0o600
+        assert "member in vision" in mel.ok("whoami")
+        mel.script("train.py", "print('trained over TLS')\n")
+        job = mel.submit("train.py")
+        assert mel.wait(job)["state"] == "succeeded"
+        shown = mel.job(job)
+        assert (shown["user"], shown["project"]) == ("mel", "vision")
+        assert "trained over TLS" in mel.log(job)
+        assert mel.run("queue", "set", "night", "priority=1").returncode in (2, 4)
+        assert mel.run("user", "ls").returncode == 4
+
+        # Whoever does not trust the certificate does not send the token.
+        untrusting = mel.run("ps", env={**shared.env, **mel.env, "HEADWAY_CA_FILE": ""})
+        assert untrusting.returncode != 0
+        assert "certificate" in untrusting.stderr
+
+        said = json.loads(shared.ok("audit", "--json"))["entries"]
+        assert [each["target"] for each in said if each["what"] == "jobs.submit"] == [job]
+        assert token not in json.dumps(said)
+
+        (mine,) = json.loads(mel.ok("token", "ls", "--json"))["tokens"]
+        mel.ok("token", "revoke", mine["prefix"])
+        wait_until(lambda: mel.run("ps").returncode == 4, what="the revoked token to be refused")
+        assert "signed out" in mel.ok("logout")
+    finally:
+        shutil.rmtree(mel.home)
+
+    # A node has a token of its own; it opens nothing else.
+    node_token = (shared.home / "state/nodes/local-1/token").read_text().strip()
+    assert (shared.home / "state/nodes/local-1/token").stat().st_mode & 0o777 == 0o600
+    refused = shared.run("ps", env={**shared.env, "HEADWAY_TOKEN": node_token, "HEADWAY_SERVER_URL": url})
+    assert refused.returncode == 4
+    assert "its node alone" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"HOST": "0.0.0.0"}, "nobody signs in"),
+        ({"HOST": "0.0.0.0", "ACCOUNTS": "on"}, "in the clear"),
+        ({"HOST": "0.0.0.0", "ACCOUNTS": "off", "INSECURE_HTTP": "on"}, "nobody signs in"),
+        ({"ACCOUNTS": "perhaps"}, "neither on nor off"),
+        ({"TLS_CERT_FILE": "/no/such"}, "one is set without the other"),
+    ],
+)
+def test_nothing_is_open_by_accident(settings: dict[str, str], says: str) -> None:
+    home = a_living(**{f"HEADWAY_{name}": value for name, value in settings.items()})
+    said = home.run("server", "start", "--foreground")
+    assert said.returncode != 0
+    assert says in said.stderr
+    shutil.rmtree(home.home)
