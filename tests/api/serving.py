@@ -21,6 +21,7 @@ from headway.control.thread import ControlThread
 from headway.core.model import Pool
 from headway.settings import Settings
 from headway.storage.folder import FolderStorage
+from headway.storage.protocol import Storage
 from headway.store.memory import MemoryStore
 from headway.store.protocol import Store
 from tests.waiting import wait_until
@@ -38,9 +39,11 @@ class Answer:
 
 
 class Serving:
-    def __init__(self, folder: Path, store: Store | None = None, price: float = 0.0, **words: Any) -> None:
+    def __init__(
+        self, folder: Path, store: Store | None = None, price: float = 0.0, storage: Storage | None = None, **words: Any
+    ) -> None:
         self.store = store or MemoryStore()
-        self.storage = FolderStorage(folder)
+        self.storage = storage or FolderStorage(folder)
         self.settings = Settings(tick_every_s=0.1, **words)
         hub = Hub()
         pool = Pool("local", "local", nodes_min=1, lease_s=86400.0, price_per_hour=price)

@@ -1,0 +1,94 @@
+"""A proxy between a caller and an object store that misbehaves by a seeded plan: errors, waits, halves, resets."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+from collections import Counter
+
+FAULTS = ("500", "503", "half answer", "reset", "half request", "damaged request")
+
+
+class FaultyProxy:
+    """Each connection carries one request. `share` of them meet a fault while `on` is true."""
+
+    def __init__(self, host: str, port: int, seed: int, share: float = 0.4) -> None:
+        self._target, self._chance, self._share = (host, port), random.Random(seed), share
+        self.on = True
+        self.met: Counter[str] = Counter()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                caller, _ = self._listener.accept()
+            except OSError:
+                return
+            fault = self._chance.choice(FAULTS) if self.on and self._chance.random() < self._share else ""
+            threading.Thread(target=self._carry, args=(caller, fault), daemon=True).start()
+
+    def _carry(self, caller: socket.socket, fault: str) -> None:
+        try:
+            with caller, socket.create_connection(self._target) as store:
+                self._exchange(caller, store, fault)
+        except OSError:
+            pass  # One of them hung up; that is what is tested.
+
+    def _exchange(self, caller: socket.socket, store: socket.socket, fault: str) -> None:
+        head, body, length = _request(caller)
+        if not head:
+            return
+        self.met[fault or "none"] += 1
+        if fault in ("500", "503"):
+            _read(caller, length - len(body))
+            wait = b"Retry-After: 1\r\n" if fault == "503" else b""
+            caller.sendall(
+                f"HTTP/1.1 {fault} No\r\n".encode() + wait + b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+            )
+            return
+        if fault == "reset":
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return
+        if fault == "half request":
+            store.sendall(head + body[: len(body) // 2])
+            return
+        body += _read(caller, length - len(body))
+        if fault == "damaged request" and body:
+            body = body[:-1] + bytes([body[-1] ^ 1])
+        store.sendall(head + body)
+        answer = b""
+        while piece := store.recv(1 << 16):
+            answer += piece
+        caller.sendall(answer[: len(answer) * 2 // 3] if fault == "half answer" else answer)
+
+
+def _request(caller: socket.socket) -> tuple[bytes, bytes, int]:
+    """The head, changed so that the store closes after its answer; what came of the body; the body's length."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = caller.recv(1 << 16)
+        if not piece:
+            return b"", b"", 0
+        data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"connection:")]
+    found = [line.split(b":")[1] for line in lines if line.lower().startswith(b"content-length:")]
+    return b"\r\n".join([*lines, b"Connection: close", b"", b""]), body, int(found[0]) if found else 0
+
+
+def _read(caller: socket.socket, count: int) -> bytes:
+    pieces = []
+    while count > 0:
+        piece = caller.recv(min(count, 1 << 16))
+        if not piece:
+            raise ConnectionError("hung up")
+        pieces.append(piece)
+        count -= len(piece)
+    return b"".join(pieces)
