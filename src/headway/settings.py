@@ -56,7 +56,7 @@ class Settings:
     sync_wait_s: float = knob(20.0, "how long an agent's call is held when there is nothing to say")
     lead_lease_s: float = knob(3.0, "how long one of several servers leads without renewing")
     glance_every_s: float = knob(0.25, "how often a server that does not lead looks at the database")
-    gather_s: float = knob(0.01, "how often agents' calls are taken up while one command follows another")
+    gather_s: float = knob(0.02, "how often agents' calls are taken up while one command follows another")
     batch_most: int = knob(2000, "how many commands are saved in one commit at the most")
     submit_most: int = knob(10000, "how many jobs one request may bring")
     request_bytes_max: int = knob(64 * 2**20, "the largest request body that is read")

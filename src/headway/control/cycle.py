@@ -102,15 +102,18 @@ class Cycle:
 
     # --- one turn ---------------------------------------------------------------------------------------------------
 
-    def turn(self, asks: list[Ask], now: float, mono: float) -> bool:
-        """Do these commands and whatever the plan allows; save; answer. Says whether another turn is due at once."""
+    def turn(self, asks: list[Ask], now: float, mono: float, place: bool = True) -> bool:
+        """Do these commands and whatever the plan allows; save; answer. Says whether another turn is due at once.
+
+        Without `place` the plan is left for a later turn: in a stream of submits, several share one.
+        """
         self._read_again_if_doubtful(now)
         desk = Desk(self.book, self.store, now)
         if self.away_since is not None and not self.doubtful:
             data = {"since": self.away_since, "away_s": round(now - self.away_since, 1)}
             desk.say(Event("DatabaseBack", now, data={**data, "why": self.troubles.get("store", "")[:500]}))
         good = [ask for ask in asks if self._try(ask, desk)]
-        if self.plan_due:
+        if self.plan_due and place:
             carry_out(desk, now)
         committed = self._commit(desk, good)
         if committed is None:
@@ -124,7 +127,8 @@ class Cycle:
         if desk.new:
             # After the answers: what is on disk is accepted, and nobody need wait for what we make of it in memory.
             self._enter_new(desk, committed)
-        self.plan_due = bool(desk.new or desk.changed or desk.nodes or desk.setup)
+        left = self.plan_due and not place
+        self.plan_due = left or bool(desk.new or desk.changed or desk.nodes or desk.setup)
         if not desk.empty:
             said = Published(committed.last_seq, tuple(desk.logs), tuple(desk.loose_keys), tuple(desk.changed))
             said.dropped = tuple(desk.files.dropped) if desk.files else ()

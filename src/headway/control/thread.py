@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from headway.control.commands import Command
+from headway.control.commands import Command, Why, WhyMany
 from headway.control.cycle import Ask, Cycle
 from headway.control.sessions import Reply
 from headway.control.syncing import Sync
@@ -24,6 +24,7 @@ from headway.store.protocol import LeaderLost
 log = structlog.get_logger()
 Fail = Callable[[BaseException], None]
 STREAM = 4  # Commands that follow each other within so many `gather_s` are a stream.
+RIDE = 2  # In a stream, agents' calls wait so many `gather_s` more for a command whose commit they can share.
 
 
 class ControlThread:
@@ -60,7 +61,8 @@ class ControlThread:
         """Have a command done and saved."""
         future: Future[Any] = _promise()
         self._check_open()
-        self._commands_at.append(time.monotonic())
+        if not isinstance(command, Why | WhyMany):  # Questions need no commit.
+            self._commands_at.append(time.monotonic())
         self._commands.append(Ask(command, future.set_result, future.set_exception))
         self._wake.set()
         if self._over:
@@ -142,13 +144,14 @@ class ControlThread:
         self._rest()
         mono = time.monotonic()
         asks = [self._commands.popleft() for _ in range(min(len(self._commands), settings.batch_most))]
-        if mono >= self._calls_due_at(mono):
+        gathered = mono >= self._calls_due_at(mono)
+        if gathered:
             self._calls_taken_at = mono
             asks += self._take_calls(settings.batch_most)
         if mono - self.cycle.last_tick >= settings.tick_every_s:
             asks += [Ask(command, _ignore, _complain) for command in self.cycle.tick(time.time(), mono)]
-        if asks or self.cycle.plan_due:
-            self.cycle.turn(asks, time.time(), mono)
+        if asks or (gathered and self.cycle.plan_due):
+            self.cycle.turn(asks, time.time(), mono, gathered)
 
     def _rest(self) -> None:
         """Wait until there is something to do."""
@@ -157,19 +160,23 @@ class ControlThread:
             mono = time.monotonic()
             due_at = self.cycle.last_tick + self.cycle.settings.tick_every_s
             if self._calls or self.cycle.plan_due:
-                due_at = min(due_at, self._calls_due_at(mono))
+                alone_at = self._calls_due_at(mono)
+                if self._streaming(mono):
+                    alone_at += RIDE * self.cycle.settings.gather_s
+                due_at = min(due_at, alone_at)
             if self._commands or due_at <= mono:
                 return
             self._wake.wait(due_at - mono)
 
     def _calls_due_at(self, mono: float) -> float:
-        """When agents' calls are taken up: at once, but while one command follows another only every `gather_s`.
+        """When agents' calls are taken up, and jobs placed: at once, but in a stream of commands every `gather_s`.
 
         Otherwise each command would wait for the commits of calls that came before it, one by one.
         """
-        gather_s = self.cycle.settings.gather_s
-        streaming = self._commands_at[0] > mono - STREAM * gather_s
-        return self._calls_taken_at + gather_s if streaming else mono
+        return self._calls_taken_at + self.cycle.settings.gather_s if self._streaming(mono) else mono
+
+    def _streaming(self, mono: float) -> bool:
+        return self._commands_at[0] > mono - STREAM * self.cycle.settings.gather_s
 
     def _take_calls(self, most: int) -> list[Ask]:
         taken: list[Ask] = []
