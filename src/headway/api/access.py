@@ -133,40 +133,40 @@ def guard(router: APIRouter, services: Services) -> APIRouter:
 
 
 def _guarded(route: APIRoute, make: Callable[[], Any], services: Services) -> Callable[[], Handler]:
+    return lambda: checked(route, make(), services)
+
+
+def checked(route: APIRoute, handler: Handler, services: Services) -> Handler:
+    """A handler of a route that is entered only with the route's right, and leaves its trace in the record."""
     (method,) = route.methods or {""}
     right = RIGHTS[method, route.path]
     changes = method != "GET" and right is not Right.AGENT and (method, route.path) not in UNRECORDED
     what = f"{route.tags[0] if route.tags else 'server'}.{route.name}"
     recorder = services.recorder
 
-    def get_route_handler() -> Handler:
-        handler: Handler = make()
-
-        async def checked(request: Request) -> Response:
-            if right is Right.OPEN:
-                return await handler(request)
-            actor = actor_of(request)
-            request.scope["state"]["right"] = right
-            if not recorder.on:
+    async def check_first(request: Request) -> Response:
+        if right is Right.OPEN:
+            return await handler(request)
+        actor = actor_of(request)
+        request.scope["state"]["right"] = right
+        if not recorder.on:
+            if not actor.might(right):
+                raise NotAllowed(_lacks(actor, right))
+            return await handler(request)
+        record = Recording(actor, what, "/".join(map(str, request.path_params.values())))
+        with recorder.watching(record if changes else None):
+            try:
                 if not actor.might(right):
                     raise NotAllowed(_lacks(actor, right))
-                return await handler(request)
-            record = Recording(actor, what, "/".join(map(str, request.path_params.values())))
-            with recorder.watching(record if changes else None):
-                try:
-                    if not actor.might(right):
-                        raise NotAllowed(_lacks(actor, right))
-                    answer = await handler(request)
-                except NotAllowed as error:
-                    await recorder.refused(record, error.message)
-                    raise
-            if changes and not record.written:
-                await recorder.write(record)
-            return answer
+                answer = await handler(request)
+            except NotAllowed as error:
+                await recorder.refused(record, error.message)
+                raise
+        if changes and not record.written:
+            await recorder.write(record)
+        return answer
 
-        return checked
-
-    return get_route_handler
+    return check_first
 
 
 def _lacks(actor: Actor, right: Right) -> str:

@@ -26,6 +26,7 @@ from headway.api import (
 )
 from headway.api.access import Gate, guard
 from headway.api.following import Front
+from headway.api.lane import FastLane, hot_routes
 from headway.api.services import Services
 
 ROUTES = (
@@ -49,8 +50,11 @@ def create_app(services: Services) -> FastAPI:
         openapi_url="/api/v1/openapi.json",
     )
     problems.install(app)
-    for module in ROUTES:
-        app.include_router(guard(module.routes(services), services))
+    routers = [guard(module.routes(services), services) for module in ROUTES]
+    for router in routers:
+        app.include_router(router)
+    # The last to be added is the first to be met: who calls, then whether this server leads, then the fast lane.
+    app.add_middleware(FastLane, hot=hot_routes(routers, services))
     app.add_middleware(Front, standing=services.standing)
     app.add_middleware(Gate, services=services)
     return app

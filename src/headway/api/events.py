@@ -19,7 +19,7 @@ from headway.core.events import Event
 
 PAGE = 1000
 ALIVE_EVERY_S = 15.0
-PAUSE_S = 0.01  # What happens within it travels together: a reader of a flood is not woken for every commit.
+PAUSE_S = 0.02  # What happens within it travels together: a reader of a flood is not woken for every commit.
 SEQ_MAX = 2**62
 REMEMBERED_MOST = 100_000
 

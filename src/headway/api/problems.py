@@ -22,13 +22,18 @@ def problem(status: int, kind: str, detail: str, hint: str = "", **more: Any) ->
     return JSONResponse(body, status, media_type=MEDIA)
 
 
+def of(error: HeadwayError) -> Response:
+    """The document of one of our own errors."""
+    more: dict[str, Any] = {"stale": True} if error.kind == "stale-agent" else {}
+    if isinstance(error, NotLeader):
+        more["leader"] = error.leader
+    return problem(error.status, error.kind, error.message, error.hint, **more)
+
+
 def install(app: FastAPI) -> None:
     @app.exception_handler(HeadwayError)
     async def ours(request: Request, error: HeadwayError) -> Response:
-        more: dict[str, Any] = {"stale": True} if error.kind == "stale-agent" else {}
-        if isinstance(error, NotLeader):
-            more["leader"] = error.leader
-        return problem(error.status, error.kind, error.message, error.hint, **more)
+        return of(error)
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
