@@ -52,6 +52,8 @@ class Commit:
         written: Mapping[JobId, Written],
     ) -> None:
         self._connection = connection
+        # The driver's own cursor: the statements are plain text already, and all else would cost more than they do.
+        self._cursor: Any = connection.connection.cursor()
         self._sql = statements
         self._files = files
         self._before = written
@@ -66,7 +68,7 @@ class Commit:
         self._job_seq = 0
 
     def write(self, batch: Batch, epoch: int | None) -> Committed:
-        event_seq, job_seq, _, _, led, *_ = self._connection.exec_driver_sql(self._sql.lock).one()
+        event_seq, job_seq, _, _, led, *_ = self._rows(self._sql.lock)[0]
         if epoch is not None and epoch != led:
             raise LeaderLost(f"this server led in epoch {epoch}; the store is in epoch {led}")
         self._event_seq, self._job_seq = event_seq, job_seq
@@ -90,13 +92,19 @@ class Commit:
             write_accounts(self._connection, self._sql, batch.accounts)
         write_audit(self._connection, self._sql, batch.audit)
         if (self._event_seq, self._job_seq) != (event_seq, job_seq):
-            self._connection.exec_driver_sql(self._sql.count, (self._event_seq, self._job_seq, 1))
+            self._cursor.execute(self._sql.count, (self._event_seq, self._job_seq, 1))
         first_job_seq = job_seq + 1 if self._job_seq > job_seq else 0
         return Committed(self._event_seq, frozenset(self._stale), first_job_seq, log_ends, frozenset(fenced))
 
     def _run(self, statement: str, many: list[Row]) -> None:
-        if many:
-            self._connection.exec_driver_sql(statement, many)
+        if len(many) == 1:
+            self._cursor.execute(statement, many[0])
+        elif many:
+            self._cursor.executemany(statement, many)
+
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        self._cursor.execute(statement, values)
+        return list(self._cursor.fetchall())
 
     def _look_up(self, batch: Batch) -> None:
         """Read what is known of every job that the batch names, and drop submits that are here a second time."""
@@ -108,15 +116,13 @@ class Commit:
         if batch.files is not None:
             asked.update(dict.fromkeys(jobs_of(batch.files)))
         for chunk in in_chunks(list(asked)):
-            found = self._connection.exec_driver_sql(self._sql.many(self._sql.versions, chunk), chunk)
-            for id, seq, version, state in found.fetchall():
+            for id, seq, version, state in self._rows(self._sql.many(self._sql.versions, chunk), chunk):
                 self._seqs[id] = seq
                 self._versions[id] = version
                 self._ended[id] = state in END_STATES
         known: set[str] = set()
         for chunk in in_chunks([key.key for key in batch.keys]):
-            found = self._connection.exec_driver_sql(self._sql.many(self._sql.known_keys, chunk), chunk)
-            known.update(key for (key,) in found.fetchall())
+            known.update(key for (key,) in self._rows(self._sql.many(self._sql.known_keys, chunk), chunk))
         self._stale = repeated_jobs(batch.keys, known)
         new_keys = {key.key: key for key in reversed(batch.keys) if key.key not in known}
         self._run(self._sql.insert_key, [rows.key_row(key) for key in new_keys.values()])
@@ -245,8 +251,7 @@ class Commit:
         ends: dict[Stream, int] = {}
         for chunk in in_chunks(sorted(asked), LOG_CHUNK):
             values = tuple(value for task in chunk for value in task)
-            found = self._connection.exec_driver_sql(self._sql.log_fence(len(chunk)), values)
-            for seq, attempt, task, phase, rank, stream, end in found.fetchall():
+            for seq, attempt, task, phase, rank, stream, end in self._rows(self._sql.log_fence(len(chunk)), values):
                 phases[ids[seq], attempt, task] = phase
                 if rank is not None:
                     ends[ids[seq], attempt, task, rank, stream] = end

@@ -10,7 +10,9 @@ import time
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import exc
 
+OUT_OF_ORDER = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError)
 BUSY_S = 15.0
 READERS_MOST = 24
 SCHEMA_LOCK = 0x6865_6164_7761_79  # "headway": what servers that make or migrate the tables hold in PostgreSQL.
@@ -40,6 +42,14 @@ class Database:
             self.reads = base.execution_options(isolation_level="REPEATABLE READ")
             # After the wait for the counters' lock, each statement must see what the writer before has written.
             self.writes = base.execution_options(isolation_level="READ COMMITTED")
+        driver = self.reads.dialect.loaded_dbapi
+        assert driver is not None
+        # Raised when the database is away, full or broken: by SQLAlchemy, or by the driver itself.
+        words = ("OperationalError", "InterfaceError", "InternalError")
+        self.out_of_order: tuple[type[Exception], ...] = (
+            *OUT_OF_ORDER,
+            *(getattr(driver, word) for word in words),
+        )
 
     def now(self, connection: sa.Connection) -> float:
         """The time by the database's clock, which all servers on it share; SQLite has but this machine's."""
@@ -69,4 +79,5 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+    raw: Any = connection.connection.driver_connection
+    raw.execute(connection.get_execution_options().get("begin", "BEGIN")).close()

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import exc
 
 from headway.core.errors import OperatorError, Unavailable
 from headway.core.events import Event
@@ -31,7 +30,6 @@ from headway.store.servers_sql import Servers
 from headway.store.setup_sql import SetupReads
 from headway.store.statements import JOBS, Statements
 
-OUT_OF_ORDER = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError)
 MIGRATE_S_MAX = 3600.0
 EVERY_STATE = [state.value for state in State]
 
@@ -55,7 +53,7 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
         database = Database(url)
         try:
             _bring_to_head(database, url, migrating)
-        except OUT_OF_ORDER as error:
+        except database.out_of_order as error:
             database.close()
             raise Unavailable(f"the database {database.name} cannot be opened: {_reason(error)}") from error
         except BaseException:
@@ -94,7 +92,7 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
                         if not self._database.is_sqlite:
                             what = "broke off while it confirmed the change; it is written wholly, or not at all"
                         transaction.commit()
-            except OUT_OF_ORDER as error:
+            except self._database.out_of_order as error:
                 raise self._unavailable(what, error) from error
 
     @contextmanager
@@ -103,7 +101,7 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
         try:
             with self._database.reads.connect() as connection:
                 yield connection
-        except OUT_OF_ORDER as error:
+        except self._database.out_of_order as error:
             raise self._unavailable("could not be read", error) from error
 
     def _unavailable(self, what: str, error: Exception) -> Unavailable:
