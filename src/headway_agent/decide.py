@@ -460,15 +460,12 @@ def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act])
     key, do = duty["task"], duty["do"]
     set_duty(state, key, do)
     task = state.tasks.get(key)
-    at_once = do == "go" and bool(duty.get("at_once"))  # A gang of one needs no two steps.
-    if (do == "claim" or at_once) and (task is None or _resumes_elsewhere(task, duty)):
+    if do == "claim" and (task is None or _resumes_elsewhere(task, duty)):
         task = state.tasks[key] = Task(key, HOLDING, duty)
         if _will_go(state, now):
             task.detail = "this machine will go"
             enter(state, task, REFUSED, now)
             return
-        if at_once:
-            state.go_waits[key] = duty
         acts.append(Hold(key, duty))
     elif do == "claim":
         return

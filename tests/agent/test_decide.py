@@ -105,21 +105,11 @@ def test_a_claim_is_held_then_reported_then_goes() -> None:
     assert reported(state)[T]["phase"] == "running"
 
 
-def test_a_gang_of_one_may_be_claimed_and_go_in_one_duty() -> None:
+def test_a_go_for_a_task_that_was_never_claimed_here_starts_nothing() -> None:
     state = a_state()
-    duty = a_duty("go", at_once=True, peers=[])
-    _, acts = exchange(state, duties=[duty])
-    assert acts == [Hold(T, duty)]
-    assert agent.decide(state, Held(T, "a", 1), 1.0) == [Go(T, [], duty)]
-    assert reported(state)[T]["phase"] == "running"
-
-
-def test_a_gang_of_one_that_cannot_be_held_is_refused() -> None:
-    state = a_state()
-    exchange(state, duties=[a_duty("go", at_once=True)])
-    agent.decide(state, HoldFailed(T, "no"), 1.0)
-    assert reported(state)[T]["phase"] == "refused"
-    assert state.go_waits == {}
+    _, acts = exchange(state, duties=[a_duty("go", at_once=True, peers=[])])
+    assert acts == []
+    assert reported(state)[T]["outcome"]["cause"] == "outcome_lost"
 
 
 def test_output_that_somebody_cut_is_not_waited_for() -> None:
