@@ -14,10 +14,12 @@ from headway.control.commands import Stop, Submit
 from headway.control.cycle import Cycle
 from headway.control.thread import ControlThread
 from headway.core.errors import BadInput, NotFound, Unavailable
-from headway.core.model import Pool
+from headway.core.model import Pool, State
 from headway.settings import Settings
 from headway.store.memory import MemoryStore
 from tests.builders import a_spec
+from tests.control.leading import Leader
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -98,3 +100,23 @@ def test_after_the_stop_nothing_is_taken(control: ControlThread) -> None:
 def test_an_agent_of_another_protocol_is_told_so(control: ControlThread) -> None:
     with pytest.raises(BadInput, match="protocol"):
         control.sync({"node": "n1", "protocol": 99}).result(timeout=30)
+
+
+def test_in_a_stream_of_submits_several_share_one_plan_and_none_is_forgotten(control: ControlThread) -> None:
+    facts = {"cpus": 8, "memory_bytes": 2**40}
+    control.sync({**ME, "full": True, "facts": facts}).result(timeout=30)
+    for number in range(20):
+        control.do(submit(f"j{number}")).result(timeout=30)
+    store = control.cycle.store
+    wait_until(lambda: sum(job.state is State.STARTING for job in store.unfinished()) == 8)
+
+
+def test_a_turn_without_placements_leaves_them_for_the_next() -> None:
+    leader = Leader(MemoryStore())
+    leader.join()
+    leader.cycle.turn([], leader.now, leader.now)
+    leader.do(submit("j1")).result()
+    assert leader.cycle.turn([], leader.now, leader.now, place=False)
+    assert leader.cycle.book.jobs["j1"].state is State.QUEUED
+    leader.cycle.turn([], leader.now, leader.now)
+    assert leader.cycle.book.jobs["j1"].state is State.STARTING

@@ -1,4 +1,4 @@
-"""The fast lane: the few routes that a flood of jobs goes through, called without the framework's machinery around them.
+"""The fast lane: the few routes that a flood of jobs goes through, called without the machinery around the others.
 
 They are ordinary routes all the same: in the schema, with their rights, answered by the same functions. What is left
 out is the search for a route and the reading of parameters that these do not have, which cost more than the work.

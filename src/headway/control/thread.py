@@ -21,6 +21,7 @@ from headway.control.syncing import Sync
 from headway.core.errors import BadInput, Unavailable
 from headway.store.protocol import LeaderLost
 
+QUESTIONS = (Why, WhyMany)  # They need no commit, so they make no stream.
 log = structlog.get_logger()
 Fail = Callable[[BaseException], None]
 STREAM = 4  # Commands that follow each other within so many `gather_s` are a stream.
@@ -61,7 +62,7 @@ class ControlThread:
         """Have a command done and saved."""
         future: Future[Any] = _promise()
         self._check_open()
-        if not isinstance(command, Why | WhyMany):  # Questions need no commit.
+        if not isinstance(command, QUESTIONS):
             self._commands_at.append(time.monotonic())
         self._commands.append(Ask(command, future.set_result, future.set_exception))
         self._wake.set()
@@ -150,6 +151,8 @@ class ControlThread:
             asks += self._take_calls(settings.batch_most)
         if mono - self.cycle.last_tick >= settings.tick_every_s:
             asks += [Ask(command, _ignore, _complain) for command in self.cycle.tick(time.time(), mono)]
+        if self.cycle.plan_due and not gathered and any(isinstance(ask.command, QUESTIONS) for ask in asks):
+            self.cycle.turn([], time.time(), mono)  # Who asks why hears of a plan that knows every job.
         if asks or (gathered and self.cycle.plan_due):
             self.cycle.turn(asks, time.time(), mono, gathered)
 
