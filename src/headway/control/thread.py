@@ -151,7 +151,7 @@ class ControlThread:
             asks += self._take_calls(settings.batch_most)
         if mono - self.cycle.last_tick >= settings.tick_every_s:
             asks += [Ask(command, _ignore, _complain) for command in self.cycle.tick(time.time(), mono)]
-        if self.cycle.plan_due and not gathered and any(isinstance(ask.command, QUESTIONS) for ask in asks):
+        if self.cycle.plan_due and any(isinstance(ask.command, QUESTIONS) for ask in asks):
             self.cycle.turn([], time.time(), mono)  # Who asks why hears of a plan that knows every job.
         if asks or (gathered and self.cycle.plan_due):
             self.cycle.turn(asks, time.time(), mono, gathered)
