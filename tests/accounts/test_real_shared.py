@@ -89,6 +89,8 @@ def test_people_sign_in_over_tls_and_train(shared: Living, tmp_path: Path) -> No
     finally:
         shutil.rmtree(mel.home)
 
+    assert "run as one system user" in shared.run("doctor").stdout
+
     # A node has a token of its own; it opens nothing else.
     node_token = (shared.home / "state/nodes/local-1/token").read_text().strip()
     assert (shared.home / "state/nodes/local-1/token").stat().st_mode & 0o777 == 0o600

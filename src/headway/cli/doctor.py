@@ -20,6 +20,7 @@ from headway.cli.options import connect, output_options
 from headway.cli.output import Output
 from headway.client import embedded
 from headway.core.errors import HeadwayError
+from headway.core.pool_spec import ONE_SYSTEM_USER
 from headway.core.units import show_duration, show_size
 
 DISK_WARN_BYTES = 5 * 2**30
@@ -42,7 +43,7 @@ class Check:
 def doctor(output: Output) -> int:
     """Look for what is wrong with this installation. Starts the embedded server if none runs."""
     checks: list[Check] = []
-    for look in (python, home, disk, clock, servers, hosts):
+    for look in (python, home, disk, clock, servers, hosts, neighbours):
         try:
             checks += look(output)
         except HeadwayError as error:
@@ -99,6 +100,21 @@ def _private(name: str, file: Path) -> Iterator[Check]:
             "ok" if private else "fail",
             f"{file} is {'private' if private else 'open to others'}",
             f"chmod 600 {file}",
+        )
+
+
+def neighbours(output: Output) -> Iterator[Check]:
+    """Whether people who share a server share a system user as well."""
+    client = connect(output)
+    if not client.accounts.whoami()["accounts"]:
+        return
+    pools = [pool["name"] for pool in client.house.pools() if pool["rules"].get("engine", "local") in ONE_SYSTEM_USER]
+    if pools:
+        yield Check(
+            "neighbours",
+            "warn",
+            f"in {', '.join(pools)}, jobs of all users run as one system user: they can read and stop each other's",
+            "projects keep people apart in Headway, not on such a machine; use it among people who trust each other",
         )
 
 

@@ -22,6 +22,9 @@ OPTIONS_BYTES_MAX = 64 << 10
 # Where an engine can prove that a node is dead, its lease may be long.
 LEASES_S = {"local": 86400.0}
 LEASE_S = 1800.0
+ONE_SYSTEM_USER = frozenset({"local", "ssh", "slurm"})
+"""Engines where everybody's ranks run as the one system user who owns the agent."""
+
 OPEN, DRAINING, LEAVING = "open", "draining", "leaving"
 KEYS = {
     "engine": "how its nodes are got: local, ssh or slurm",

@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from headway.core.grow import Order
 from headway.core.model import NodeId
+from headway.core.pool_spec import ONE_SYSTEM_USER
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class Traits:
     notice_s: float = 0.0
     zones: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("on-demand",)
+
+    @property
+    def one_system_user(self) -> bool:
+        """Whether everybody's ranks run there as one system user, who can read and stop all of them."""
+        return self.name in ONE_SYSTEM_USER
 
 
 @dataclass(frozen=True, slots=True)
