@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,18 +22,22 @@ from tests.netlab import Lab
 
 AGENT = agent_zip.build()
 NOWHERE = "http://127.0.0.1:9"
+SOCKETS: set[Path] = set()
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     lab = Lab(2)
     yield lab
-    lab.close()
+    lab.close()  # With the hosts end the connections to them.
+    for place in SOCKETS:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def an_engine(place: Path, lab: Lab, pool: str = "pool", house: str = "house", **options: str) -> SshEngine:
     words = {"hosts": ["1", "2"], "ssh_config": str(lab.config), "call_home": "direct", **options}
     home = home_from({"HEADWAY_HOME": str(place)})
+    SOCKETS.add(sockets_dir(home.state))
     asked = Pool(pool, "ssh", nodes_min=2, nodes_max=2, options=words)
     return SshEngine(home, asked, AGENT, Settings(), NOWHERE, house, lambda node: f"token-of-{node}")
 
@@ -48,9 +53,6 @@ class TestSshEngine(EngineConformance):
         self.lab = lab
         yield
         an_engine(headway_home, lab).release(["pool-1", "pool-2"])
-        place = sockets_dir(home_from({"HEADWAY_HOME": str(headway_home)}).state)
-        if place.is_dir():
-            place.rmdir()
 
     def open_engine(self, place: Path) -> SshEngine:
         return an_engine(place, self.lab)
