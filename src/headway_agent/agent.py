@@ -67,7 +67,7 @@ from headway_agent.gangs import HOSTS, go_env, host_file
 from headway_agent.keeperlink import KeeperGone, KeeperLink
 from headway_agent.keeping import PROTOCOL as KEEPER_PROTOCOL
 from headway_agent.launch import base_env, launch_of
-from headway_agent.nodedir import LEFT, FactLog, NodeDir, Taken, boottime_s, remove_tree
+from headway_agent.nodedir import LEFT, ORDERED, FactLog, NodeDir, Taken, boottime_s, remove_tree
 from headway_agent.outcomes import first_failing
 from headway_agent.taskdirs import TaskDirs
 from headway_agent.visits import Visits
@@ -167,7 +167,9 @@ class Agent:
         while not self.ended:
             if self.link.sock is None:
                 self._find_keeper()
-            for key, _ in self.selector.select(self._timeout_s()):
+            ready = self.selector.select(self._timeout_s())
+            self._hear_notice()  # First: what ranks do after it is its echo.
+            for key, _ in ready:
                 if key.fd == self.inbox.read_end:
                     self.inbox.take_all()
                 elif key.data == "progress":
@@ -227,11 +229,13 @@ class Agent:
         elif isinstance(act, EndAgent):
             self.ended = act.reason
 
-    def _keep_progress(self) -> None:
-        self.progressing.turn()
+    def _hear_notice(self) -> None:
         if self.notice_asked:
             self.notice_asked = False
             self.happened(NoticeHeard("reclaimed", progressing.machine_notice_s(self.node_dir.path)))
+
+    def _keep_progress(self) -> None:
+        self.progressing.turn()
         if self.state.progress:
             due_s = progress.next_due_s(self.state)
             if due_s is not None and due_s <= boottime_s():
@@ -449,7 +453,7 @@ class Agent:
             detail = str(result)
         dead_man_s = self.flags.get("dead_man_s")
         if dead_man_s and not self.state.tasks and boottime_s() - self.answered_at_s > dead_man_s:
-            self._leave(f"no answer for {dead_man_s:g} s")
+            self.ended, self.exit_code = f"no answer for {dead_man_s:g} s", LEFT
         self.happened(NotAnswered(seq))
         self.backoff_s = min(self.home.patience_s(BACKOFF_S_MAX, 1.0), max(BACKOFF_S_MIN, self.backoff_s * 2))
         self.sync_at_s = boottime_s() + self.backoff_s
@@ -463,14 +467,10 @@ class Agent:
         except KeeperGone:
             pass  # Its guard ends what it has left.
 
-    def _leave(self, reason: str) -> None:
-        """Nobody needs this node, or nobody knows of it any more: whoever ordered it takes it from here."""
-        self.ended, self.exit_code = reason, LEFT
-
     def _answered(self, seq: int, reply: Mapping[str, Any]) -> None:
         self.answered_at_s = boottime_s()
         if reply.get("leave") and not self.state.tasks:
-            self._leave("told to leave")
+            self.ended, self.exit_code = "told to leave", LEFT
         self.backoff_s, self.sync_at_s = 0.0, 0.0
         self.home.told(reply.get("servers") or ())
         if reply.get("agent_version", self.state.agent_version) != self.state.agent_version:
@@ -582,12 +582,12 @@ def main(flags: Mapping[str, Any]) -> int:
         agent.ended = "asked to end"
         agent.inbox.wake()
 
-    signal.signal(signal.SIGTERM, on_sigterm)
-
     def on_sigusr1(*_: Any) -> None:
         agent.notice_asked = True  # This machine will go.
         agent.inbox.wake()
 
+    # The platform of an ordered node signals every process there: the node will go, and the ranks are to be saved.
+    signal.signal(signal.SIGTERM, on_sigusr1 if os.environ.get(ORDERED) else on_sigterm)
     signal.signal(signal.SIGUSR1, on_sigusr1)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -17,7 +17,7 @@ import time
 import traceback
 
 from headway_agent import granting, keeping, processes, spawning, sweeping
-from headway_agent.nodedir import FactLog, NodeDir, Taken, boottime_s, write_all, write_durably
+from headway_agent.nodedir import ORDERED, FactLog, NodeDir, Taken, boottime_s, write_all, write_durably
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,7 +99,10 @@ class Keeper:
         self.wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._on_sigterm)
+        # A platform signals every process of an order's node before it takes the node: that is the agent's to hear.
+        ordered = bool(os.environ.get(ORDERED))
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if ordered else self._on_sigterm)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.selector.register(self.wake_r, selectors.EVENT_READ, self._drain_wakeups)

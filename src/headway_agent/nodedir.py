@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOG_BYTES_MAX = 4 << 20
+ORDERED = "HEADWAY_AGENT_ORDERED"  # Set in the environment of agent and keeper where the node belongs to an order.
 LEFT = 4  # The agent's exit code when it was told to leave, or has been alone for too long.
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 
 from headway_agent import releasing
-from headway_agent.nodedir import LEFT, NodeDir, remove_tree
+from headway_agent.nodedir import LEFT, ORDERED, NodeDir, remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,19 +42,24 @@ class Node:
     def run(self) -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with open(self.node_dir.file("ordered.pid"), "w") as file:
+            file.write(str(os.getpid()))
+        self._write_notice(float(self.said.get("grace_s", 30.0)))  # The agent hears the platform's SIGTERM by itself.
         while not self._over():
             if not self.agent and time.monotonic() >= self.start_at_s:
                 self._start()
             heard = signal.sigtimedwait(HEARD, LOOK_S)
             if heard is not None and self._hear(heard.si_signo):
                 break
+        if self.agent:
+            os.kill(self.agent, signal.SIGKILL)
         releasing.main(self.node_dir.path)
         remove_tree(self.node_dir.path)
         return 0
 
     def _start(self) -> None:
         defaults = [each for each in signal.valid_signals() if each not in (signal.SIGKILL, signal.SIGSTOP)]
-        self.agent = os.posix_spawn(self.argv[0], self.argv, self.env, setsigmask=[], setsigdef=defaults)
+        self.agent = os.posix_spawn(self.argv[0], self.argv, self.env, setpgroup=0, setsigmask=[], setsigdef=defaults)
 
     def _hear(self, number: int) -> bool:
         """Take up a signal; says whether all is over."""
@@ -81,9 +86,14 @@ class Node:
             return  # Known already.
         self.leave_by_s = now + left_s
         if self.agent and self._tasks():
-            with open(self.node_dir.file("notice.json"), "w") as file:
-                json.dump({"seconds_left": left_s}, file)
+            self._write_notice(left_s)
             os.kill(self.agent, signal.SIGUSR1)
+
+    def _write_notice(self, left_s: float) -> None:
+        fresh = self.node_dir.file("notice.json.new")
+        with open(fresh, "w") as file:
+            json.dump({"seconds_left": left_s}, file)
+        os.replace(fresh, self.node_dir.file("notice.json"))
 
     def _over(self) -> bool:
         """Whether it is time to go: there was a notice, and nothing is left to save, or no time for it."""
@@ -153,7 +163,7 @@ def granted(env: Mapping[str, str]) -> dict[str, Any]:
 def agent_env(env: Mapping[str, str]) -> dict[str, str]:
     """The agent's environment: that of the step, and which of the machine's GPUs are ours."""
     devices = env.get("CUDA_VISIBLE_DEVICES", "")
-    return {**env, **({"HEADWAY_AGENT_VISIBLE_GPUS": devices} if devices else {})}
+    return {**env, ORDERED: "1", **({"HEADWAY_AGENT_VISIBLE_GPUS": devices} if devices else {})}
 
 
 def own_address(urls: str) -> str:

@@ -68,7 +68,8 @@ class SawOrders:
     def _look_at(self, desk: Desk, order: NodeOrder, seen: Mapping[NodeId, Sighting]) -> None:
         memory = desk.book.ordering
         there = [each for each in seen.values() if each.sight in THERE]
-        memory.whys[order.id] = next((each.why for each in seen.values() if each.why), "")
+        if seen:
+            memory.whys[order.id] = next((each.why for each in seen.values() if each.why), "")
         if not there and (order.state != ASKED or seen):
             self._ended(desk, order)
             return

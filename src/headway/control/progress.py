@@ -55,8 +55,6 @@ def hear(desk: Desk, session: Session, body: Mapping[str, Any]) -> None:
         desk.say(Event("ArtifactStored", desk.now, job.id, job.number, {"files": files, "bytes": size}))
     for key, step in (body.get("steps") or {}).items():
         _seen(desk, session, str(key), step)
-    if body.get("notice"):
-        _notice(desk, session, body["notice"])
 
 
 def _seen(desk: Desk, session: Session, key: str, step: object) -> None:
@@ -216,7 +214,7 @@ def _dump(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
 # --- notices --------------------------------------------------------------------------------------------------------
 
 
-def _notice(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
+def hear_notice(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
     """The machine will go: nothing more is placed there, and what runs there saves itself while it can."""
     left_s = min(max(0.0, float(raw.get("seconds_left", 0.0))), 7 * 86400.0)
     said = str(raw.get("cause", ""))[:100]

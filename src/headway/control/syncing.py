@@ -57,6 +57,9 @@ class Sync:
             progress.hear(desk, session, body)
         for raw in body.get("reports", ()):
             self._report(desk, raw)
+        if body.get("notice"):
+            # After the reports: what has ended by itself before the notice did so, whatever is said in the same call.
+            progress.hear_notice(desk, session, body["notice"])
         if "troubles" in body or body.get("full"):
             _troubles(desk, session, body.get("troubles", ()))
         if body.get("full") and self.current:

@@ -17,6 +17,7 @@ from headway.core.view import View
 
 PLACEMENTS_MOST = 1000
 FRESH_MOST = 1000
+JOIN_WITHIN_S = 300.0  # Once the platform has given nodes, they must have called home by then.
 FRESH = "~"  # Sorts after all names of nodes: what is there, or coming, is used first.
 
 
@@ -30,12 +31,21 @@ class Fleet:
     spare: int = 0  # Nodes of orders that nobody uses: they may make room for others.
     granted: Resources | None = None  # What its nodes were granted, where that is less than its shape.
 
-    def coming(self) -> list[tuple[NodeOrder, NodeId]]:
+    def broken(self, now: float) -> set[str]:
+        """Orders of which a node should have called home by now, or did and is lost: it will not come any more."""
+        here: dict[str, set[int]] = {}
+        for node in self.present:
+            here.setdefault(order_of(node), set()).add(index_of(node))
+        overdue = [each for each in self.orders if each.filled_at is not None and now - each.filled_at > JOIN_WITHIN_S]
+        return {order.id for order in overdue if len(here.get(order.id, ())) < order.nodes}
+
+    def coming(self, now: float) -> list[tuple[NodeOrder, NodeId]]:
+        broken = self.broken(now)
         here = {(order_of(node), index_of(node)) for node in self.present}
         return [
             (order, node)
             for order in self.orders
-            if order.state != LEAVING
+            if order.state != LEAVING and order.id not in broken
             for node in order.node_ids
             if (order.id, index_of(node)) not in here
         ]
@@ -56,7 +66,7 @@ class Demand:
 
 def demand(view: View, fleets: Iterable[Fleet], now: float) -> Demand:
     ranked = sorted(fleets, key=lambda each: (each.pool.price_per_hour, each.pool.name))
-    coming = {node: order.id for fleet in ranked for order, node in fleet.coming()}
+    coming = {node: order.id for fleet in ranked for order, node in fleet.coming(now)}
     added: list[NodeId] = []
     tasks = min(FRESH_MOST, sum(job.spec.nodes for job in view.queued.values()))
     found = Demand()
@@ -68,7 +78,7 @@ def demand(view: View, fleets: Iterable[Fleet], now: float) -> Demand:
             if fleet.pool.shape is None or fleet.pool.state != OPEN:
                 continue
             fresh = max(0, min(tasks, fleet.pool.nodes_max - fleet.alive + fleet.spare))
-            names = [node for _, node in fleet.coming()]
+            names = [node for _, node in fleet.coming(now)]
             names += [f"{FRESH}{number:03d}-{fleet.pool.name}-{index:05d}" for index in range(fresh)]
             for name in names:
                 if name not in view.rooms:

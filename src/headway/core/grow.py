@@ -61,7 +61,6 @@ class Upkeep:
     busy: frozenset[NodeId] = frozenset()  # They have a task that may be alive.
     idle_since: Mapping[str, float] = field(default_factory=dict)  # By order: since when nobody uses it.
     hold_until: float = 0.0  # After orders that came to nothing: no new one before then.
-    join_within_s: float = 300.0  # An order whose nodes are there must have called home by then.
 
 
 @dataclass
@@ -82,23 +81,29 @@ def grow_ordered(fleet: Fleet, demand: Demand, upkeep: Upkeep, now: float) -> Gr
     left = sum(order.nodes for order in staying)
     budget = max(0, pool.nodes_max - fleet.alive)
     groups = demand.groups.get(pool.name, []) if now >= upkeep.hold_until and pool.state == OPEN else []
+    broken = fleet.broken(now)
+    # Whoever could run on idle nodes alone runs there: they may go where the first order does not fit beside them.
+    blocked = groups[0][1] - budget if groups else 0
     short = sum(count for _, count in groups) - budget  # So many nodes are in the way of others.
     for order in sorted(staying, key=lambda each: (each.asked_at, each.id)):
         unused = _unused(order, fleet, demand, upkeep)
         if unused:
             growth.idle_since[order.id] = upkeep.idle_since.get(order.id, now)
-        late = order.filled_at is not None and now - order.filled_at > upkeep.join_within_s
-        if late and not any(order_of(node) == order.id for node in fleet.present):
-            growth.late.append(order.id)
-        elif not unused or left - order.nodes < least:
+        busy = any(order_of(node) == order.id for node in upkeep.busy)
+        if order.id in broken and not busy:
+            # All or none: an allocation that has lost a node is given back as soon as nothing runs there.
+            if not any(order_of(node) == order.id for node in fleet.present):
+                growth.late.append(order.id)
+        elif left - order.nodes < least or not (unused or (blocked > 0 and order.filled_at is not None and not busy)):
             continue
-        elif order.filled_at is not None and not (short > 0 or pool.state != OPEN or left > pool.nodes_max):
+        elif unused and order.filled_at is not None and not (short > 0 or pool.state != OPEN or left > pool.nodes_max):
             warm = now - growth.idle_since[order.id] < pool.idle_s
             if warm:
                 continue
         growth.leaving.append(replace(order, state=LEAVING))
         left -= order.nodes
         short -= order.nodes
+        blocked -= order.nodes
     for jobs, count in groups:
         if count > budget:
             break  # Whoever comes first is not overtaken by those who want less.

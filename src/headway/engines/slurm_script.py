@@ -53,9 +53,10 @@ while True:
 
 SCRIPT = """#!/bin/sh
 # Headway's order {order}: one agent on each node. It ends by itself when nobody needs it any more.
-step=
-trap '[ -n "$step" ] && kill -USR1 "$step"' USR1
-trap '[ -n "$step" ] && kill -TERM "$step"' TERM
+# Slurm's warning goes to the one process on each node that knows what to do with it, not to all that run there.
+notice() {{ {warn} sh -c {tell}; }}
+trap notice USR1
+trap : TERM
 {srun} {python} -I -S -c {begin} <<'HEADWAY' &
 {said}
 HEADWAY
@@ -94,10 +95,24 @@ def script(order: Order, pool: Pool, given: Mapping[str, Any], said: Mapping[str
     count = len(order.nodes)
     srun = f"srun --nodes={count} --ntasks={count} --ntasks-per-node=1 --cpus-per-task={_cpus(pool)}"
     srun += " --kill-on-bad-exit=0 --wait=0 --mpi=none --unbuffered"
+    base = f"{shlex.quote(str(given.get('node_dir') or '/tmp'))}/headway-$(id -u)"
+    warn = f"srun --overlap --nodes={count} --ntasks={count} --ntasks-per-node=1 --mpi=none"
+    tell = shlex.quote(TELL.format(base=base, order=order.id))
     content = json.dumps(said, sort_keys=True, indent=1)
     return SCRIPT.format(
-        order=order.id, srun=srun, python=shlex.quote(given["python"]), begin=shlex.quote(BEGIN), said=content
+        order=order.id,
+        srun=srun,
+        warn=warn,
+        tell=tell,
+        python=shlex.quote(given["python"]),
+        begin=shlex.quote(BEGIN),
+        said=content,
     )
+
+
+# A step of its own that finds its node's process by its file.
+TELL = 'for f in {base}/{order}-"$SLURM_NODEID"/ordered.pid {base}/{order}-"$SLURM_NODEID"-r*/ordered.pid; do'
+TELL += ' [ -e "$f" ] && kill -USR1 "$(cat "$f")"; done; true'
 
 
 def job_name(house: str, order: str) -> str:

@@ -167,7 +167,14 @@ class Agent:
             call = self._calls.pop(seq)
             if reply["lease_left_s"] is not None:
                 self.simulation.oracle.granted(self.machine.name, call.sent_at, reply["lease_left_s"])
+            if reply.get("leave") and not self.state.tasks:
+                self.machine.retire()  # The real agent ends itself, and whoever started it ends the rest.
+                return
             self._take(agent.Answered(self._over_the_wire(reply), seq))
+
+    def notice(self, seconds_left: float) -> None:
+        """The platform warns: this machine will go."""
+        self._take(agent.NoticeHeard("reclaimed", seconds_left))
 
     def _over_the_wire(self, message: dict[str, Any]) -> dict[str, Any]:
         """What the other side reads. To write and read every message as JSON would take a tenth of all time."""

@@ -105,7 +105,8 @@ class Weather:
     def _strike(self, name: str) -> None:
         if self.clear:
             return
-        getattr(self, "_" + name.removesuffix("_per_hour"))()
+        if self.simulation.machines:
+            getattr(self, "_" + name.removesuffix("_per_hour"))()
         self._next(name)
 
     def clear_up(self) -> None:

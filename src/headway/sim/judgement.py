@@ -13,6 +13,7 @@ from headway.core.causes import TABLE, Whose
 from headway.core.model import Cause, Job, JobId, Phase, State, task_key
 from headway.core.retry import PLATFORM_RETRIES_MAX
 from headway.sim.oracle import Broken, Oracle
+from headway.sim.ordered import OrderedEngine
 from headway.store.protocol import JobFilter, LogRange
 
 if TYPE_CHECKING:
@@ -186,6 +187,8 @@ def unsettled(simulation: Simulation) -> tuple[str, str] | None:
     for plan in simulation.workload.plans.values():
         if plan.errands:
             return plan.acknowledged or plan.name, f"the user of {plan.name} still has {plan.errands} things to do"
+    if isinstance(simulation.engine, OrderedEngine):
+        return simulation.engine.left()
     for name, machine in simulation.machines.items():
         if not machine.up or machine.agent is None or machine.keeper is None:
             return name, f"{name} is not up"

@@ -65,6 +65,7 @@ class Machine:
         self.granted = granted
         self.disk = Disk()
         self.boots = 0
+        self.retired = False  # Given back for good.
         self.up = False
         self.died_at = 0.0
         self.asleep_until = 0.0
@@ -104,7 +105,7 @@ class Machine:
     # --- life and death ---
 
     def boot(self) -> None:
-        if self.up:
+        if self.up or self.retired:
             return
         self.boots += 1
         self.up = True
@@ -136,6 +137,12 @@ class Machine:
             self.disk = Disk()
         if self.world.chance.random() < 0.5:
             self.world.after(self.world.between(5.0, 60.0), self.boot)
+
+    def retire(self) -> None:
+        """Its time with us is over: nothing of it is left."""
+        self.retired = True
+        self.asleep_until = 0.0
+        self.die(disk_lost=True)
 
     def kill_agent(self) -> None:
         if self.agent is not None and self.up and not self.asleep:

@@ -17,6 +17,7 @@ from headway.sim.engine import Engine
 from headway.sim.network import Network
 from headway.sim.node import Machine
 from headway.sim.oracle import Broken, Oracle
+from headway.sim.ordered import SHAPE, OrderedEngine
 from headway.sim.server import Server, SimStore
 from headway.sim.storage import SimStorage
 from headway.sim.workload import Workload
@@ -31,7 +32,8 @@ POOL = "sim"
 class Simulation:
     """All parts of one world."""
 
-    def __init__(self, seed: int, weather: Mapping[str, float] | None = None) -> None:
+    def __init__(self, seed: int, weather: Mapping[str, float] | None = None, ordered: bool = False) -> None:
+        self.ordered = ordered
         self.world = World(seed)
         chance = self.world.chance
         self.faults = faults.draw(chance)
@@ -42,13 +44,21 @@ class Simulation:
         machines = chance.randint(2, 5)
         self.settings = Settings(look_every_s=5.0, tick_every_s=2.0)
         self.pool = Pool(POOL, "sim", machines, machines, lease_s=self.lease_s)
+        if ordered:
+            self.pool = Pool(
+                POOL, "slurm", 0, machines, lease_s=self.lease_s, idle_s=chance.choice((5.0, 60.0)), shape=SHAPE
+            )
         self.oracle = Oracle(self)
         self.storage = SimStorage()
         self.store = SimStore(self)
         self.network = Network(self.world, self.faults)
-        self.machines = {machine.name: machine for machine in map(self._machine, range(1, machines + 1))}
+        self.machines: dict[str, Machine] = {}
+        self.granted = [SHAPE] * machines
+        if not ordered:
+            self.machines = {machine.name: machine for machine in map(self._machine, range(1, machines + 1))}
+            self.granted = [machine.granted for machine in self.machines.values()]
         self.server = Server(self)
-        self.engine = Engine(self, proves_death=chance.random() < 0.5)
+        self.engine = OrderedEngine(self) if ordered else Engine(self, proves_death=chance.random() < 0.5)
         self.busy_s = chance.choice((120.0, 300.0, 600.0))
         self.workload = Workload(self, chance.randint(5, 12), self.busy_s * 0.7)
         self.weather = faults.Weather(self)
@@ -58,6 +68,11 @@ class Simulation:
         chance = self.world.chance
         granted = Resources(float(chance.choice((2, 4, 8))), 16 * 2**30, chance.choice((0, 0, 2)))
         return Machine(self, f"{POOL}-{number}", granted)
+
+    def new_machine(self, name: str, granted: Resources) -> Machine:
+        machine = self.machines[name] = Machine(self, name, granted)
+        machine.boot()
+        return machine
 
     def _look_into_the_book(self) -> None:
         judgement.check_working_copy(self)
@@ -93,9 +108,9 @@ class Result:
     story: str = ""
 
 
-def run_seed(seed: int, weather: Mapping[str, float] | None = None) -> Result:
+def run_seed(seed: int, weather: Mapping[str, float] | None = None, ordered: bool = False) -> Result:
     """Live through one seed, in its own weather or in this one, and say how it went."""
-    simulation = Simulation(seed, weather)
+    simulation = Simulation(seed, weather, ordered)
     world = simulation.world
     try:
         simulation.live()

@@ -61,17 +61,17 @@ class Workload:
 
     def _plan(self, name: str) -> Plan:
         world, chance = self.world, self.world.chance
-        machines = list(self.simulation.machines.values())
+        granted = self.simulation.granted
         kind = chance.choice(KINDS)
-        least = min(machine.granted.cpus for machine in machines)
-        memory = min(machine.granted.memory_bytes for machine in machines)
-        gpus = min(machine.granted.gpus for machine in machines)
+        least = min(each.cpus for each in granted)
+        memory = min(each.memory_bytes for each in granted)
+        gpus = min(each.gpus for each in granted)
         wants = Resources(
             chance.choice((0.5, 1.0, 1.0, least / 2, least)),
             chance.choice((0, 0, memory // 4, memory)),
             chance.randint(0, gpus),
         )
-        nodes = min(chance.choice((1, 1, 1, 2, 3, 4)), len(machines))
+        nodes = min(chance.choice((1, 1, 1, 2, 3, 4)), len(granted))
         spec = JobSpec(
             ("train",),
             name,
