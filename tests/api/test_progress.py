@@ -133,6 +133,15 @@ def test_retrying_an_ended_job_goes_on_from_its_newest_checkpoint(server: Servin
     assert server.start(f"{again}/1/0")["resume"]["key"] == key
 
 
+def test_a_retry_that_is_said_again_with_its_key_makes_no_second_job(server: Serving) -> None:
+    job = server.submit()
+    server.start(f"{job}/1/0")
+    server.end(f"{job}/1/0", exit_code=1, cause="user_code")
+    first, second = (server.ok("POST", f"/jobs/{job}/retry", {"key": "k"})["job"]["id"] for _ in range(2))
+    assert first == second != job
+    assert server.ok("POST", f"/jobs/{job}/retry", {"key": "other"})["job"]["id"] not in (job, first)
+
+
 def test_a_rerun_has_the_same_seed_and_everything_else(server: Serving) -> None:
     bundle = upload(server, {"train.py": b"print(1)\n"})
     job = server.submit(bundle=bundle, params={"lr": 0.5}, inputs={"data": "/data"}, tags={"a": "b"})

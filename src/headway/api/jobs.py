@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from headway.api.access import actor_of, find_job
 from headway.api.admitting import Admission, own_key, submitter
-from headway.api.documents import BATCH, BATCH_MADE, DETAIL, JOB, JOBS, MADE, STOP, WAITED, WHY
+from headway.api.documents import BATCH, BATCH_MADE, DETAIL, JOB, JOBS, MADE, RERUN, STOP, WAITED, WHY
 from headway.api.reading import number, read_object
 from headway.api.services import Services
 from headway.control import views
@@ -143,10 +143,14 @@ def _changing(router: APIRouter, services: Services, look: Look) -> None:
         job = await services.do(Stop((await look.find(request, ref)).id, actor_of(request).name, grace_s))
         return JSONResponse({"job": await look.shown(job)})
 
-    @router.post("/jobs/{ref}/retry", responses=MADE)
+    @router.post("/jobs/{ref}/retry", openapi_extra=RERUN, responses=MADE)
     async def retry(ref: str, request: Request) -> Response:
-        """Let a backing-off job go now; for an ended one, submit a new job with the same spec."""
-        made = await services.do(Retry((await look.find(request, ref)).id, actor_of(request).name, services.new_id))
+        """Let a backing-off job go now; for an ended one, submit a new job. One key, one job."""
+        body = await read_object(request, services.settings.request_bytes_max)
+        check_keys(body, {"key": ""}, "request")
+        made = await services.do(
+            Retry((await look.find(request, ref)).id, actor_of(request).name, services.new_id, _key(body))
+        )
         return JSONResponse({"job": await look.shown(await look.find(request, made))})
 
     @router.delete("/jobs/{ref}", status_code=204)
@@ -176,12 +180,18 @@ def _waiting(router: APIRouter, services: Services, look: Look) -> None:
         return JSONResponse({"job": await look.shown(job, complete=True), "ended": job.state.ended})
 
 
-def _submit(
-    services: Services, request: Request, specs: tuple[JobSpec, ...], body: dict[str, Any], raws: list[Any]
-) -> Submit:
+def _key(body: dict[str, Any]) -> str:
+    """The idempotency key of a request; empty where it has none."""
     key = body.get("key") or ""
     if not isinstance(key, str) or len(key) > 200:
         raise BadInput("key: expected a text of at most 200 characters")
+    return key
+
+
+def _submit(
+    services: Services, request: Request, specs: tuple[JobSpec, ...], body: dict[str, Any], raws: list[Any]
+) -> Submit:
+    key = _key(body)
     force = body.get("force", False)
     if not isinstance(force, bool):
         raise BadInput(f'force: "{str(force)[:80]}" is not true or false')

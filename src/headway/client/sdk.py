@@ -111,8 +111,8 @@ class Client:
         return dict(answer["job"])
 
     def retry(self, ref: str) -> dict[str, Any]:
-        """Let a backing-off job go now; of an ended job, make a new one."""
-        answer = self.link.call("POST", f"/jobs/{_word(ref)}/retry", {}, once=True).json()
+        """Let a backing-off job go now; of an ended job, make a new one: only one, however often the answer is lost."""
+        answer = self._json("POST", f"/jobs/{_word(ref)}/retry", {"key": new_key()})
         return dict(answer["job"])
 
     def preempt(self, ref: str, grace_s: float | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from headway.control.desk import Desk
@@ -46,7 +46,7 @@ class Submit:
 
     def apply(self, desk: Desk) -> list[JobId]:
         if self.key:
-            known = self._known(desk)
+            known = self.known(desk)
             if known is not None:
                 return known
         like = desk.find(self.like) if self.like else None
@@ -57,7 +57,8 @@ class Submit:
             desk.keys.append(SubmitKey(self.key, tuple(made.ids), self.digest, desk.now))
         return made.ids
 
-    def _known(self, desk: Desk) -> list[JobId] | None:
+    def known(self, desk: Desk) -> list[JobId] | None:
+        """What the same request was answered before, if it was."""
         # A repetition may stand beside its original in one batch, before the store knows the key.
         known = next((each for each in desk.keys if each.key == self.key), None) or desk.store.submitted(self.key)
         if known is None:
@@ -91,14 +92,22 @@ class Retry:
     job: JobId
     by: str
     new_id: NewId
+    key: str = ""
 
     def apply(self, desk: Desk) -> JobId:
+        digest = digest_of(["retry", self.job])
+        asked = Submit((), self.by, self.new_id, self.key, digest, retry_of=self.job, like=self.job)
+        known = asked.known(desk) if self.key else None
+        if known:
+            return known[0]
         job = desk.get(self.job)
         if job.state.ended:
-            spec = continued(desk, job)
-            return Submit((spec,), self.by, self.new_id, retry_of=job.id, like=job.id).apply(desk)[0]
+            return replace(asked, specs=(continued(desk, job),)).apply(desk)[0]
         if job.state is not State.QUEUED or job.not_before <= desk.now:
             raise Conflict(f"{job.id} is {job.state.value}; only an ended or backing-off job can be retried")
+        if self.key:
+            # Said again when the job has ended meanwhile, it must not make a second one.
+            desk.keys.append(SubmitKey(self.key, (job.id,), digest, desk.now))
         return desk.step(job, RetryAsked()).id
 
 

@@ -168,7 +168,7 @@ class Workload:
     def _retry(self, plan: Plan) -> None:
         assert plan.acknowledged is not None
         command = Retry(plan.acknowledged, "ann", self.simulation.server.new_id)
-        # A retry has no key: asked twice, it makes two jobs. So he does not insist.
+        # Without a key: asked twice, it makes two jobs. So he does not insist.
         self._call(plan, command, _shrug, lambda _: True, self._shrug_off)
 
     def _shrug_off(self, plan: Plan) -> None:
