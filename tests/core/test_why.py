@@ -155,7 +155,7 @@ POOL = Pool("lab", "ssh", nodes_max=4, shape=Resources(32.0, 64 * 2**30, 4), gpu
         ({"pool": "nope"}, Queue(), 'no pool named "nope"'),
         ({"pool": "lab"}, Queue(pools=("other",)), 'queue "default" may not use pool "lab"'),
         ({}, Queue(pools=()), 'queue "default" may use no pool, so nothing can run there'),
-        ({}, Queue(quota=Quota(jobs=0)), '1 jobs wanted, and the quota of queue "default" is 0'),
+        ({}, Queue(quota=Quota(jobs=0)), '1 job wanted, and the quota of queue "default" is 0'),
         (
             {"gpus": 2},
             Queue(user_quota=Quota(gpus=1)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -23,9 +23,7 @@ def queue() -> None:
 @output_options
 def queue_ls(output: Output) -> int:
     """List the queues, what waits in them and what runs."""
-    found = connect(output).house.queues()
-    output.show({"queues": found}, lambda: house_pages.queues(output, found), lambda: [each["name"] for each in found])
-    return exits.OK
+    return _list(output, "queues", connect(output).house.queues(), house_pages.queues)
 
 
 @queue.command(name="set")
@@ -41,18 +39,17 @@ def queue_set(name: str, words: Sequence[str], output: Output) -> int:
     headway queue set night policy=            takes a word away
     """
     queue = connect(output).house.set_queue(name, read_words(words, QUEUE_TEXTS))
-    output.show(queue, lambda: f"queue {name} is set", lambda: [name])
-    return exits.OK
+    return _done(output, name, queue, f"queue {name} is set")
 
 
 @queue.command(name="rm")
 @click.argument("name")
 @output_options
 def queue_rm(name: str, output: Output) -> int:
-    """Remove a queue in which nothing waits or runs."""
+    """Remove a queue in which nothing waits or runs. The default one stays, without rules."""
     connect(output).house.drop_queue(name)
-    output.show({"queue": name}, lambda: f"queue {name} is removed", lambda: [name])
-    return exits.OK
+    said = "has no rules any more" if name == "default" else "is removed"
+    return _done(output, name, {"queue": name}, f"queue {name} {said}")
 
 
 @click.group()
@@ -64,9 +61,7 @@ def pool() -> None:
 @output_options
 def pool_ls(output: Output) -> int:
     """List the pools and what their nodes have free."""
-    found = connect(output).house.pools()
-    output.show({"pools": found}, lambda: house_pages.pools(output, found), lambda: [each["name"] for each in found])
-    return exits.OK
+    return _list(output, "pools", connect(output).house.pools(), house_pages.pools)
 
 
 @pool.command(name="set")
@@ -83,8 +78,7 @@ def pool_set(name: str, words: Sequence[str], output: Output) -> int:
     headway pool set lab state=draining        nothing new is placed there
     """
     pool = connect(output).house.set_pool(name, read_words(words, POOL_TEXTS))
-    output.show(pool, lambda: f"pool {name} is set", lambda: [name])
-    return exits.OK
+    return _done(output, name, pool, f"pool {name} is set")
 
 
 @pool.command(name="rm")
@@ -93,8 +87,7 @@ def pool_set(name: str, words: Sequence[str], output: Output) -> int:
 def pool_rm(name: str, output: Output) -> int:
     """Let a pool go: its jobs finish, then its nodes are given back."""
     pool = connect(output).house.drop_pool(name)
-    output.show(pool, lambda: f"pool {name} leaves: its jobs finish, then its nodes are given back", lambda: [name])
-    return exits.OK
+    return _done(output, name, pool, f"pool {name} leaves: its jobs finish, then its nodes are given back")
 
 
 @click.group()
@@ -119,6 +112,16 @@ def licence_set(words: Sequence[str], output: Output) -> int:
     """Say how many there are; NAME= takes one away."""
     found = connect(output).house.set_licences(read_words(words, frozenset()))
     output.show(found, lambda: ", ".join(f"{name}: {count}" for name, count in found.items()), lambda: list(found))
+    return exits.OK
+
+
+def _list(output: Output, what: str, found: list[dict[str, Any]], page: Callable[..., str]) -> int:
+    output.show({what: found}, lambda: page(output, found), lambda: [each["name"] for each in found])
+    return exits.OK
+
+
+def _done(output: Output, name: str, answer: dict[str, Any], said: str) -> int:
+    output.show(answer, lambda: said, lambda: [name])
     return exits.OK
 
 

@@ -73,7 +73,8 @@ def _check_quota(spec: JobSpec, queue: Queue, user: str) -> None:
     if short is not None and short[1].never:
         found = short[1]
         wanted, most = _amount(found.wants, found.what), _amount(found.most, found.what)
-        said = f"{wanted} {found.what} wanted, and the quota of {found.whose} is {most}"
+        what = found.what[:-1] if found.wants == 1 and found.what != "memory" else found.what
+        said = f"{wanted} {what} wanted, and the quota of {found.whose} is {most}"
         raise BadInput(said, "ask for less, or use another queue")
 
 
