@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.core.shares import Use
 from headway.store.sql import SqlStore
 from tests.api.serving import Serving
 
@@ -141,3 +142,46 @@ def test_pages_do_not_grow_with_the_queue(tmp_path: Path) -> None:
             began = time.monotonic()
             server.ok("GET", path)
             assert time.monotonic() - began < PAGE_S_MAX, path
+
+
+def test_users_take_turns_and_have_their_own_quotas(tmp_path: Path) -> None:
+    with Serving(tmp_path, accounts="on") as serving:
+        serving.join()
+        signed = {}
+        serving.ok("PUT", "/projects/lab")
+        for name in ("ada", "bob"):
+            serving.ok("POST", "/users", {"name": name})
+            serving.ok("PUT", f"/projects/lab/members/{name}", {"role": "member"})
+            token = serving.ok("POST", "/tokens", {"user": name, "label": "test"})["token"]
+            signed[name] = {"Authorization": f"Bearer {token}"}
+
+        def submit(name: str, **words: Any) -> str:
+            job = {"command": ["true"], "resources": {"cpus": 8}, "project": "lab", **words}
+            answer = serving.ask("POST", "/api/v1/jobs", {"job": job}, signed[name])
+            assert answer.status == 201, answer.data
+            assert answer.json["job"]["user"] == name
+            return str(answer.json["job"]["id"])
+
+        first, *others = [submit("ada") for _ in range(3)]
+        serving.start(f"{first}/1/0")
+        bobs = submit("bob")
+        used = Use(("default", "lab", "ada"), 1e6, time.time())  # As if it had run for days: seconds count as nothing.
+        serving.control.run(lambda cycle: cycle.book.view.add_use(used))
+        serving.end(f"{first}/1/0")
+        serving.start(f"{bobs}/1/0")
+        assert serving.ok("GET", f"/jobs/{others[0]}")["state"] == "queued", "ada has had her turn"
+        serving.end(f"{bobs}/1/0")
+        serving.start(f"{others[0]}/1/0")
+        serving.end(f"{others[0]}/1/0")
+        serving.start(f"{others[1]}/1/0")
+        serving.end(f"{others[1]}/1/0")
+        serving.ok("PATCH", "/queues/shared", {"user_quota": {"jobs": 1}})
+        small = {"resources": {"cpus": 1}, "queue": "shared"}
+        one, two, hers = submit("ada", **small), submit("ada", **small), submit("bob", **small)
+        serving.until("n1", lambda duties: f"{one}/1/0" in duties and f"{hers}/1/0" in duties)
+        said = serving.ok("GET", f"/jobs/{two}/why")["sentence"]
+        assert 'user "ada"' in said
+        assert "of its quota of 1 job" in said
+        assert serving.ok("GET", f"/jobs/{two}")["sentence"] == said
+        page = serving.ok("GET", "/jobs?state=queued")["jobs"]
+        assert [job["sentence"] for job in page if job["id"] == two] == [said], "the same in why, ps and the API"

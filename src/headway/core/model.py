@@ -311,9 +311,9 @@ class Policy:
     preemption: bool = False  # Whether a more important job may end less important ones.
     preemptions_most: int = 3  # How often one job may be preempted.
     repair_s: float = 300.0  # How long a gang that lost a node keeps its other places. 0: not at all.
-    bonus_per_hour: float = 2.7  # What an hour of age counts in `throughput`.
+    bonus_per_hour: float = 2.0  # What an hour of age counts in `throughput`.
     # `las`: after how many GPU-seconds (of CPU jobs: CPU-seconds) a job steps down to the next level.
-    service_steps: tuple[float, ...] = (1800.0, 18000.0)
+    service_steps: tuple[float, ...] = (3600.0, 36000.0)
 
 
 def task_key(job: JobId, attempt: int, index: int) -> str:
