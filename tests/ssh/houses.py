@@ -34,6 +34,8 @@ class House(Living):
             "local_nodes = 0", f'host = "{address}"', f"port = {_free_port(address)}", "look_every_s = 1",
             "lease_margin_s = 1", "silent_after_s = 4", "log_flush_every_s = 0.3",
         ]  # fmt: skip
+        if address != "127.0.0.1":  # Only the lab's own switch carries what is said to it.
+            lines += ['accounts = "on"', 'insecure_http = "on"']
         for name, words in pools.items():
             options = {"ssh_config": str(lab.config), "connect_s_max": 3, "call_s_max": 20, **words.pop("options", {})}
             lines += [f"[pool.{name}]", 'engine = "ssh"']

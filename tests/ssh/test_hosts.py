@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ def house(lab: Lab) -> Iterator[House]:
     """A server that the hosts reach directly, but for h4, which reaches nobody by itself. The disk of h5 is tiny."""
     h4 = lab.hosts[3]
     h4.run("iptables", "-A", "OUTPUT", "-p", "tcp", "-d", lab.address, "!", "--sport", "22", "-j", "DROP")
-    pools = {
+    pools: dict[str, dict[str, Any]] = {
         "lab": {"hosts": ["h1", "h2", "h3"], "lease": 20},
         "deaf": {"hosts": ["h4"]},
         "tiny": {"hosts": ["h5"]},
@@ -252,7 +253,10 @@ def test_behind_a_loopback_server_tunnels_are_made_again_and_a_wrong_clock_break
         f'exec -a {python} /usr/bin/python3 "$@"\n'
     )
     python.chmod(0o755)
-    pools = {"far": {"hosts": ["h7"]}, "late": {"hosts": ["h8"], "options": {"python": str(python)}}}
+    pools: dict[str, dict[str, Any]] = {
+        "far": {"hosts": ["h7"]},
+        "late": {"hosts": ["h8"], "options": {"python": str(python)}},
+    }
     house = House(lab, pools, "127.0.0.1")
     try:
         house.until_up("far-h7", "late-h8")
