@@ -1,0 +1,57 @@
+"""What Slurm is given: the words of sbatch, no secret among them, and what squeue says in both of its languages."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.core.errors import BadInput
+from headway.core.grow import Order
+from headway.core.model import Pool, Resources
+from headway.engines.slurm import SlurmEngine, _from_columns, _from_json, read_options
+from headway.settings import Settings
+
+OPTIONS = {"partition": "gpu", "account": "vision", "time": "8h", "notice": "5m", "sbatch": "--exclude=bad1 --nice=5"}
+POOL = Pool("lab", "slurm", 0, 4, shape=Resources(8.0, 32 << 30, 2), gpu_type="a100", options=OPTIONS)
+ORDER = Order("lab-ab12", "lab", ("lab-ab12-0", "lab-ab12-1"))
+
+
+def test_the_request_is_exactly_what_would_be_sent_and_holds_no_token() -> None:
+    engine = SlurmEngine(POOL, "k7m2", "http://head:8080", lambda node: f"secret-{node}", Settings(), {})
+    text = engine.render(ORDER).text
+    assert text["argv"] == [
+        "sbatch", "--parsable", "--job-name=headway-k7m2-lab-ab12", "--comment=headway:k7m2:lab",
+        "--dependency=singleton", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=8", "--mem=32768M",
+        "--gres=gpu:a100:2", "--no-requeue", "--signal=B:USR1@300", "--output=/dev/null", "--chdir=/",
+        "--partition=gpu", "--account=vision", "--time=480", "--exclude=bad1", "--nice=5",
+    ]  # fmt: skip
+    assert "secret" not in str(text)
+    assert "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=8" in text["script"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"options": {"partitoin": "x"}}, "partitoin"),
+        ({"shape": None}, "shape"),
+        ({"options": {"time": "5s"}}, "minute"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes: dict[str, object], said: str) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(BadInput, match=said):
+        read_options(replace(POOL, **changes))  # type: ignore[arg-type]
+
+
+def test_both_languages_of_squeue_are_understood() -> None:
+    old = {"job_id": 7, "name": "n", "job_state": "RUNNING", "state_reason": "None", "node_count": 2}
+    new = {**old, "job_state": ["RUNNING"], "node_count": {"set": True, "infinite": False, "number": 2}}
+    limits = (
+        {"end_time": 160, "time_limit": 1},
+        {"end_time": {"set": True, "number": 160}, "time_limit": {"set": True, "number": 1}},
+    )
+    assert _from_json({**old, **limits[0]}, 100.0) == _from_json({**new, **limits[1]}, 100.0)
+    columns = _from_columns(["7", "n", "RUNNING", "None", "2", "0", "1:00", ""])
+    assert columns == _from_json({**old, **limits[0]}, 100.0)
+    assert _from_columns(["7", "n", "PENDING", "Priority", "2", "1", "1-00:00:01", ""]).left_s == 86401.0
+    assert _from_columns(["7", "n", "PENDING", "Priority", "2", "1", "UNLIMITED", ""]).left_s is None
