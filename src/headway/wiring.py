@@ -258,6 +258,14 @@ def store_url(settings: Settings, home: Home) -> str:
     return settings.store_url or f"sqlite:///{home.data / 'headway.db'}"
 
 
+def key_ring(settings: Settings, home: Home) -> Any:
+    """What seals secrets. A server that shares its database is given its keys: all of them need the same."""
+    from headway.control.sealing import KeyRing
+
+    path = Path(settings.secrets_key_file).expanduser() if settings.secrets_key_file else home.config / "secrets.keys"
+    return KeyRing(path, make=not is_shared(settings))
+
+
 def open_storage(settings: Settings, home: Home) -> Storage:
     """A folder for a path, a bucket for a URL."""
     from headway.storage.folder import FolderStorage
@@ -306,6 +314,7 @@ def assemble(resolved: Resolved, home: Home, url: str) -> Server:
     services = Services(
         settings, store, storage, Away(lambda: standing.leader), Hub(), read_token(home), agent.data, agent.version,
         new_id, time.time(), time.time, time.monotonic, about, standing, engines(),
+        key_ring(settings, home),
     )  # fmt: skip
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     place = storage.local_dir() or settings.storage_url

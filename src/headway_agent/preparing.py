@@ -106,6 +106,12 @@ def _inputs(work: Work) -> None:
     inputs.provide(work)
 
 
+def _secrets(work: Work) -> None:
+    from headway_agent import secrets
+
+    secrets.provide(work)
+
+
 def _environment(work: Work) -> None:
     from headway_agent import environments
 
@@ -122,6 +128,7 @@ STEPS: Sequence[tuple[Sequence[str], str, Callable[[Work], None]]] = (
     (("bundle", "subdir"), "unpacks the bundle", _bundle),
     (("inputs", "volumes"), "fetches its inputs", _inputs),
     (("environment",), "builds the environment", _environment),
+    (("secrets",), "asks for its secrets", _secrets),
 )
 
 

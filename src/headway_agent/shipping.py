@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from headway_agent import masking
 from headway_agent.happenings import Range
 from headway_agent.nodedir import write_all
 
@@ -64,7 +65,7 @@ def output_tail(directory: str, rank: int) -> str:
         except OSError:
             continue
         if tail.strip():
-            return tail
+            return masking.mask_of(directory).cover_text(tail)
     return ""
 
 
@@ -81,6 +82,7 @@ class Pack:
 
     def add(self, wanted: Wanted) -> None:
         sizes = wanted.sizes if wanted.sizes is not None else output_sizes(wanted.directory)
+        mask = masking.mask_of(wanted.directory)
         room = min(TASK_BYTES_MAX, PACK_BYTES_MAX - self.size)
         if sum(size - wanted.shipped.get(slot, 0) for slot, size in sizes.items()) < wanted.least_bytes:
             return
@@ -90,8 +92,12 @@ class Pack:
             self.more = self.more or count < size - start
             if count <= 0:
                 continue
-            piece = _read(f"{wanted.directory}/rank{slot.replace('/', '.')}", start, count)
-            if len(piece) < count and wanted.sizes is not None:
+            path = f"{wanted.directory}/rank{slot.replace('/', '.')}"
+            if mask:
+                piece = _read_masked(path, start, count, mask, wanted.sizes is not None and start + count == size)
+            else:
+                piece = _read(path, start, count)
+            if len(piece) < count and wanted.sizes is not None and (not mask or start + count == size):
                 self.shrunk.setdefault(wanted.task, dict(sizes))[slot] = start + len(piece)
             if piece:
                 rank, stream = slot.split("/")
@@ -118,6 +124,13 @@ def _read(path: str, start: int, count: int) -> bytes:
             return file.read(count)
     except OSError:
         return b""  # Removed by somebody: what is not there cannot be shipped.
+
+
+def _read_masked(path: str, start: int, count: int, mask: masking.Mask, final: bool) -> bytes:
+    """The same without secrets; a value may have begun in what was shipped before."""
+    back = min(start, mask.longest)
+    data = _read(path, start - back, count + back)
+    return mask.cover_between(data[:back], data[back:], final)
 
 
 def store_in_folder(folder: str) -> Callable[[str, bytes], None]:

@@ -20,6 +20,7 @@ from headway.api import (
     problems,
     progress,
     schedules,
+    secrets,
     server,
     setup,
     visits,
@@ -30,7 +31,7 @@ from headway.api.lane import FastLane, hot_routes
 from headway.api.services import Services
 
 ROUTES = (
-    jobs, changing, logs, progress, bundles, events, setup, schedules, server, agents, visits, accounts, audit,
+    jobs, changing, logs, progress, bundles, events, setup, schedules, server, agents, visits, accounts, audit, secrets,
 )  # fmt: skip
 
 

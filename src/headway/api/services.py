@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from headway.api.badges import Badges, Recorder
@@ -21,6 +22,7 @@ from headway.control.commands import Command
 from headway.control.cycle import Published
 from headway.control.leadership import Away
 from headway.control.progress_views import price_of
+from headway.control.sealing import KeyRing
 from headway.control.thread import ControlThread
 from headway.core.account import Price
 from headway.core.model import JobId
@@ -129,6 +131,7 @@ class Services:
     about: dict[str, Any] = field(default_factory=dict)
     standing: Standing = field(default_factory=Standing)
     engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
+    ring: KeyRing = field(default_factory=lambda: KeyRing(Path("secrets.keys"), make=False))
     examine: Callable[[], list[dict[str, Any]]] = list  # How the hosts of all pools are.
 
     @property

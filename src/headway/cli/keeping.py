@@ -36,6 +36,8 @@ def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--checkpoint-keep", metavar="N", type=int, help="How many checkpoints are kept. [default: 3]"),
         click.option("--notice-signal", metavar="SIGNAL", help="What tells a rank to save. [default: SIGTERM]"),
         click.option("--stalled-after", metavar="TIME", help="End it when nothing is written for this time."),
+        click.option("--secret", "secrets", metavar="VAR=NAME", multiple=True, help="A secret, as a variable."),
+        click.option("--secret-file", "secret_files", metavar="VAR=NAME", multiple=True, help="The same, as a file."),
         click.option("--hold-on-failure", metavar="TIME", help="Keep its place for so long after a failure."),
         click.option("--pending-max", metavar="TIME", help="The longest time that it may wait to start."),
     ]
@@ -65,6 +67,10 @@ def keeping_given(given: dict[str, Any], base: Mapping[str, Any], cwd: str) -> d
         value = given.pop(name)
         if value is not None:
             found[name] = value
+    secrets: dict[str, Any] = dict(pair(word, "--secret") for word in given.pop("secrets"))
+    for variable, name in (pair(word, "--secret-file") for word in given.pop("secret_files")):
+        secrets[variable] = {"name": name, "file": True}
+    _merge(found, base, "secrets", secrets)
     hold = given.pop("hold_on_failure")
     if hold is not None:
         found["on_failure"] = {"hold": hold}

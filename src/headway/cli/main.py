@@ -39,6 +39,7 @@ COMMANDS: Table = {
     "exec": ("headway.cli.visit", "exec_", "Run a command where a job runs."),
     "ssh": ("headway.cli.visit", "ssh", "Open a shell where a job runs."),
     "tunnel": ("headway.cli.visit", "tunnel", "Bring a port of a job's node to this machine."),
+    "secret": ("headway.cli.secrets", "secret", "Keep values that jobs need and nobody should see."),
     "queue": ("headway.cli.queues", "queue", "List, set and remove queues: priority, shares, quotas, pools."),
     "pool": ("headway.cli.queues", "pool", "List, set and remove pools: where nodes come from."),
     "licence": ("headway.cli.queues", "licence", "List and set licences that jobs hold while they run."),

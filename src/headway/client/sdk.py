@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headway.client.bundle import Bundle, Sent
     from headway.client.house import House
     from headway.client.preparing import Packing, Prepared
+    from headway.client.secrets import Secrets
     from headway.client.story import Chunk
 
 LONG_POLL_S = 20.0
@@ -53,6 +54,13 @@ class Client:
         from headway.client.accounts import Accounts
 
         return Accounts(self.link)
+
+    @property
+    def secrets(self) -> Secrets:
+        """Set and listed by name; no call brings a value back."""
+        from headway.client.secrets import Secrets
+
+        return Secrets(self.link)
 
     def on_trouble(self, tell: Callable[[str], None]) -> None:
         """Let somebody know when the server does not answer and the call is tried again."""

@@ -56,6 +56,7 @@ def _words(progress: Progress) -> dict[str, Any]:
         "params": dict(progress.params),
         "outputs": list(progress.outputs),
         "limits": _limits(progress),
+        "secrets": _secrets(progress),
         "stay": progress.stay_s
         and {"s": progress.stay_s, "not": [REQUEUE_EXIT_CODE, *(progress.again.on_exit_codes or ())]},
         "log_policies": [
@@ -66,6 +67,14 @@ def _words(progress: Progress) -> dict[str, Any]:
     said["checkpoint"] = {**_given(marker=keeping.marker), "settle_s": keeping.settle_s}
     said["notice_signal"] = progress.signal
     return said
+
+
+def _secrets(progress: Progress) -> dict[str, Any]:
+    """By name only: the agent asks for the values when it is about to need them."""
+    return _given(
+        env={use.variable: use.name for use in progress.secrets if not use.as_file},
+        files={use.variable: use.name for use in progress.secrets if use.as_file},
+    )
 
 
 def _limits(progress: Progress) -> dict[str, Any]:

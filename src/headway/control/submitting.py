@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from headway.control.desk import Desk
 from headway.control.house import nearest
+from headway.control.secrets import check_uses
 from headway.control.views import find_job
 from headway.core import admission
 from headway.core.errors import BadInput, NotFound
@@ -71,6 +72,7 @@ def check_spec(
         spec = spec if spec.wall_s_max is not None else replace(spec, wall_s_max=queue.wall_s_default)
     else:
         spec = admission.check(spec, queue, _able(house.pools.values()), desk.book.nodes.values(), house.licences, user)
+    check_uses(desk.store, spec)
     if spec.wishes.after:
         spec = replace(spec, wishes=replace(spec.wishes, after=_resolved(desk, spec, named or {})))
     return spec

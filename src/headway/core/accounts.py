@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headway.core.actor import ROLES
 from headway.core.errors import BadInput
+from headway.core.secrets import Secret
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,62}")
 RESERVED = frozenset({"local", "house", "server", "admin", "root", "headway"})
@@ -84,6 +85,8 @@ class Accounts:
     members: list[Membership] = field(default_factory=list)
     dropped_members: list[tuple[str, str]] = field(default_factory=list)  # Project and user.
     tokens: list[Token] = field(default_factory=list)
+    secrets: list[Secret] = field(default_factory=list)  # A newer version replaces the older ones.
+    dropped_secrets: list[tuple[str, str]] = field(default_factory=list)  # Project and name.
 
 
 def check_name(raw: object, what: str) -> str:

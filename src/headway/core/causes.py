@@ -96,6 +96,9 @@ TABLE: dict[Cause, Row] = {
     Cause.BUNDLE_MISSING: Row(
         Whose.USER, Again.NEVER, "could not get its code", "submit it again, so that the bundle is uploaded again"
     ),
+    Cause.SECRET_MISSING: Row(
+        Whose.USER, Again.NEVER, "could not get one of its secrets", "headway secret ls shows those of its project"
+    ),
     Cause.STALLED: Row(
         Whose.USER, Again.IN_BUDGET, "made no progress for too long", "see the stack dump in its events"
     ),

@@ -73,6 +73,7 @@ class Cause(StrEnum):
     ENVIRONMENT_FAILED = "environment_failed"
     INPUT_MISSING = "input_missing"
     BUNDLE_MISSING = "bundle_missing"
+    SECRET_MISSING = "secret_missing"
     STALLED = "stalled"
     OUTPUT_LIMIT = "output_limit"
     TIME_LIMIT = "time_limit"

@@ -14,6 +14,7 @@ from typing import Any
 
 from headway.core.errors import BadInput
 from headway.core.fields import WORD_BYTES_MAX, check_keys, kind_of, one_of, text_bytes, whole
+from headway.core.secrets import SecretUse, read_uses, show_uses
 from headway.core.units import duration_s, size_bytes
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -115,6 +116,7 @@ class Progress:
     log_policies: tuple[LogPolicy, ...] = ()
     limits: Limits = Limits()
     resume_from: ResumeFrom | None = None
+    secrets: tuple[SecretUse, ...] = ()
     stay_s: float = 0.0  # How long its place is kept for a look after it has failed.
 
 
@@ -135,6 +137,7 @@ KEYS: dict[str, str] = {
     "log_policies": "what a line in the log means: pattern, label, action",
     "limits": "open_files, output, stalled_after, pending, pin_cpus",
     "resume_from": "a checkpoint of another job to begin from: job, step",
+    "secrets": "secrets of the project that the ranks get: a variable for each, with its name",
     "on_failure": "hold: how long its place is kept after a failure, for a look, such as 30m",
 }
 _ENVIRONMENT = {"kind": "", "path": "", "digest": ""}
@@ -169,6 +172,7 @@ def read_progress(raw: Mapping[str, Any]) -> Progress:
         log_policies=read("log_policies", _policies, ()),
         limits=read("limits", _limits, Limits()),
         resume_from=read("resume_from", _resume, None),
+        secrets=read("secrets", read_uses, ()),
         stay_s=read("on_failure", _stay, 0.0),
     )
 
@@ -252,6 +256,7 @@ def _show_all(progress: Progress, retries_max: int, grace_s: float) -> dict[str,
             "pin_cpus": limits.pin_cpus,
         },
         "resume_from": resume and {"job": resume.job, "step": resume.step},
+        "secrets": show_uses(progress.secrets),
         "on_failure": {"hold": progress.stay_s} if progress.stay_s else None,
     }
 

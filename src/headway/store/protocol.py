@@ -17,6 +17,7 @@ from headway.core.events import Event
 from headway.core.model import Attempt, Job, JobId, Node, NodeId, Pool, Queue
 from headway.core.orders import NodeOrder
 from headway.core.schedules import Schedule
+from headway.core.secrets import Secret
 
 
 class LeaderLost(HeadwayError):
@@ -393,6 +394,10 @@ class Store(Protocol):
     def tokens(self) -> list[Token]: ...
 
     def token(self, prefix: str) -> Token | None: ...
+
+    def secrets(self, project: str = "") -> list[Secret]:
+        """The newest version of each secret, in order of project and name; of one project, or of all."""
+        ...
 
     def note_use(self, prefix: str, at: float) -> None:
         """A token was used then. Any server may say so, leading or not."""

@@ -1,0 +1,94 @@
+"""Secrets over HTTP: set, listed by name, removed; and the values, for the agent of a task that may have them."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from headway.api.access import actor_of, check
+from headway.api.documents import ANY, body
+from headway.api.reading import read_object
+from headway.api.services import Services
+from headway.control import secrets
+from headway.control.referring import resolve
+from headway.core.errors import BadInput, NotAllowed
+from headway.core.fields import check_keys
+from headway.core.model import Job, split_key
+from headway.core.secrets import Secret, check_reference, check_secret_name, check_value
+
+PRIVATE = {"Cache-Control": "no-store"}
+
+
+def routes(services: Services) -> APIRouter:
+    router = APIRouter(tags=["secrets"])
+    _keeping(router, services)
+    _for_agents(router, services)
+    return router
+
+
+def _keeping(router: APIRouter, services: Services) -> None:
+    @router.get("/api/v1/secrets", responses=ANY)
+    async def list_(request: Request, project: str = "") -> Response:
+        """The secrets of the projects that the caller sees: names, never values."""
+        actor = actor_of(request)
+        found = await run_in_threadpool(services.store.secrets, project)
+        return JSONResponse({"secrets": [secrets.show(each) for each in found if actor.sees(each.project)]})
+
+    @router.put("/api/v1/projects/{project}/secrets/{name}", openapi_extra=body({"type": "object"}), responses=ANY)
+    async def set_(project: str, name: str, request: Request) -> Response:
+        """Keep a value, sealed, or a reference to where it lies. The answer does not have it."""
+        check(request, project)
+        words = await read_object(request, services.settings.request_bytes_max)
+        check_keys(words, {"value": "", "reference": ""}, "request")
+        value, reference = words.get("value"), words.get("reference")
+        if (value is None) == (reference is None):
+            raise BadInput("expected either a value or a reference")
+        wanted = Secret(project, check_secret_name(name), 0, created_by=actor_of(request).name)
+        if reference is not None:
+            wanted = Secret(project, wanted.name, 0, reference=check_reference(reference), created_by=wanted.created_by)
+            made = await services.do(secrets.SetSecret(wanted, lambda secret: secret))
+        else:
+            if not isinstance(value, str):
+                raise BadInput("value: expected a text")
+            text = check_value(value.encode("utf-8", "surrogatepass"))
+            made = await services.do(secrets.SetSecret(wanted, lambda secret: services.ring.seal(secret, text)))
+        return JSONResponse({"secret": secrets.show(made)})
+
+    @router.delete("/api/v1/projects/{project}/secrets/{name}", status_code=204)
+    async def drop(project: str, name: str, request: Request) -> Response:
+        """Remove a secret. Jobs that have it already keep it."""
+        check(request, project)
+        await services.do(secrets.DropSecret(project, name))
+        return Response(status_code=204)
+
+    @router.post("/api/v1/secrets/rotate", responses=ANY)
+    async def rotate() -> Response:
+        """Seal everything anew with the newest key of the key file."""
+        count = await services.do(secrets.SealAnew(services.ring))
+        return JSONResponse({"sealed": count, "key": services.ring.newest})
+
+
+def _for_agents(router: APIRouter, services: Services) -> None:
+    @router.post("/agent/secrets", openapi_extra=body({"type": "object"}), responses=ANY)
+    async def values(request: Request) -> Response:
+        """The values for a task, for the agent of the node on which it is placed."""
+        words = await read_object(request, services.settings.request_bytes_max)
+        job = _job_of(services, request, words.get("task"))
+        found = await run_in_threadpool(secrets.values_for, services.store, services.ring, resolve, job)
+        return JSONResponse({"secrets": found}, headers=PRIVATE)
+
+
+def _job_of(services: Services, request: Request, key: object) -> Job:
+    """The job of a task that is placed on the caller's node and alive."""
+    actor = actor_of(request)
+    try:
+        name, attempt, index = split_key(str(key))
+    except ValueError:
+        raise BadInput(f'task: "{str(key)[:80]}" is none') from None
+    job = services.control.cycle.book.active.get(name)
+    alive = job.alive if job is not None and job.number == attempt else ()
+    there = any(task.index == index and (actor.kind != "agent" or task.node == actor.node) for task in alive)
+    if job is None or not there:
+        raise NotAllowed(f"{str(key)[:80]} is not placed on this node")
+    return job
