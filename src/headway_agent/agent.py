@@ -129,7 +129,7 @@ class Agent:
         self.progressing = progressing.Progressing(
             node_dir.task, self.storage.objects, self._checkpointer, lambda key: key in self.state.going
         )
-        self.site.restore = self.progressing.restore
+        self.site.restore, self.site.home = self.progressing.restore, self.home
         self.notice_asked = False
         self.overseer = overseeing.Overseer(
             node_dir, lambda: self.storage.put, lambda fact: self.inbox.put(self.happened, fact), os.environ

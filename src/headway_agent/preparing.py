@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from headway_agent.couriers import Inbox
     from headway_agent.reading import Stored
+    from headway_agent.wire import Home
 
 AT_ONCE_MAX = 16  # Threads; most of them wait for the network or for each other.
 
@@ -54,6 +55,7 @@ class Site:
     objects: Stored
     environ: Mapping[str, str]
     restore: Callable[[Work], None] | None = None
+    home: Home | None = None  # The server, for what is asked of it alone.
 
 
 @dataclass

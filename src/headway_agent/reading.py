@@ -30,10 +30,6 @@ class Stored:
         self._folder, self._remote = folder, remote
 
     @property
-    def home(self) -> Home | None:
-        return self._home
-
-    @property
     def nearby(self) -> bool:
         """Whether storage lies on this very machine."""
         return bool(self._folder)

@@ -30,7 +30,7 @@ def provide(work: Work) -> None:
 
 
 def _fetch(work: Work) -> dict[str, str]:
-    home = work.site.objects.home
+    home = work.site.home
     assert home is not None, "only tests prepare without a server"
     connection = Connection(home)
     try:
