@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +19,8 @@ from headway.cli.output import Output
 from headway.client import embedded
 from headway.core.errors import Conflict, ServerTaken
 from headway.core.units import show_duration
+
+SHOWN = 8  # The newest happenings that fit on a page; --json has more.
 
 
 @click.group()
@@ -96,6 +99,48 @@ def status(output: Output) -> int:
     return exits.OK
 
 
+@server.command()
+@output_options
+def migrate(output: Output) -> int:
+    """Bring the database to the layout of this version.
+
+    A server on SQLite does that by itself. Servers on PostgreSQL do not: stop all of them, make a backup, run this.
+    """
+    from headway.wiring import migrate as bring
+
+    at = bring(settings.load(os.environ), settings.home_from(os.environ))
+    output.show({"layout": at}, lambda: f'the database has the layout "{at}"', lambda: [at])
+    return exits.OK
+
+
+@server.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@output_options
+def backup(output: Output, directory: Path) -> int:
+    """Copy database and files into a new directory, all of one moment. Servers and jobs go on meanwhile."""
+    from headway.wiring import back_up
+
+    note = back_up(settings.load(os.environ), settings.home_from(os.environ), directory)
+    output.show(
+        {"directory": str(directory), **note},
+        lambda: f"{directory}: {note['rows']['jobs']} jobs, {note['objects']} objects",
+        lambda: [str(directory)],
+    )
+    return exits.OK
+
+
+@server.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True))
+@output_options
+def restore(output: Output, directory: Path) -> int:
+    """Fill an empty database and storage from a backup, of SQLite or PostgreSQL alike. No server may run."""
+    from headway.wiring import restore as put_back
+
+    done = put_back(settings.load(os.environ), settings.home_from(os.environ), directory)
+    output.show(done, lambda: f"{done['jobs']} jobs and {done['objects']} objects are back", lambda: [str(directory)])
+    return exits.OK
+
+
 def _show(output: Output, running: embedded.Running) -> int:
     told = {"url": running.url, "pid": running.pid}
     output.show(told, lambda: f"{running.url} (pid {running.pid})", lambda: [running.url])
@@ -114,7 +159,29 @@ def _page(told: dict[str, Any], now: float) -> str:
         ("storage", told.get("storage")),
     ]
     lines = [f"{name + ':':<9} {value}" for name, value in facts if value not in (None, "")]
-    return "\n".join(lines + [f"trouble:  {sentence}" for sentence in told.get("troubles") or ()])
+    lines += [f"trouble:  {sentence}" for sentence in told.get("troubles") or ()]
+    for each in told.get("servers") or ():
+        stands = "leads" if each["leads"] else "follows" if each["there"] else "is silent"
+        lines.append(f"server:   {each['address']} {stands} (pid {each['pid']} on {each['host']}, {each['version']})")
+    happened = list(told.get("happened") or ())[:SHOWN]
+    return "\n".join(lines + [f"happened: {happening(event, now)}" for event in happened])
+
+
+def happening(event: dict[str, Any], now: float) -> str:
+    """An event that belongs to no job, as an operator reads it."""
+    data = {name: value for name, value in event["data"].items() if value not in ("", None, 0)}
+    if event["kind"] == "LeaderChanged":
+        said = f"{data.get('address')} leads, epoch {data.get('epoch')}"
+        said += f", after {data['before']}" if data.get("before") else ""
+    elif event["kind"] == "DatabaseBack":
+        said = f"the database was away for {show_duration(data.get('away_s', 0))}, since {_clock(data['since'])}"
+    else:
+        said = " ".join([event["kind"], *(f"{name}={value}" for name, value in data.items())])
+    return f"{_clock(event['at'])}, {show_duration(max(0.0, now - event['at']))} ago: {said}"
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def _not_elsewhere(url: str) -> None:

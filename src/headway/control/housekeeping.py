@@ -112,13 +112,18 @@ class Housekeeping:
 
     def round(self) -> None:
         """One round of everything. What fails is said and tried again in the next one."""
-        for part in (self.drop_old, self.join_small, self.delete_loose, self.sweep_orphans, *self._also):
+        for part in (self.drop_old, self.join_small):
             if not self._stop.is_set():
                 self._guarded(part)
+        for part in (self.delete_loose, self.sweep_orphans, *self._also):
+            if not self._stop.is_set():
+                self._guarded(part, deletes=True)
 
-    def _guarded(self, part: Callable[[], None]) -> None:
+    def _guarded(self, part: Callable[[], None], deletes: bool = False) -> None:
         troubles, name = self._control.cycle.troubles, f"housekeeping: {part.__name__}"
         try:
+            if deletes and self._store.deletions_held():
+                return  # Somebody copies everything.
             part()
             troubles.pop(name, None)
         except Exception as error:

@@ -447,6 +447,14 @@ class StoreConformance(FileConformance, SetupConformance, AccountConformance):
         assert lead is not None
         assert 0 < lead.until - glance.now <= 10.0
 
+    def test_deletions_are_held_off_for_a_while(self, store: Store, other: Store) -> None:
+        assert not store.deletions_held()
+        other.hold_deletions(60.0)
+        store.take_lead("s1", "", None, 10.0)
+        assert store.deletions_held()
+        other.hold_deletions(0.0)
+        assert not store.deletions_held()
+
     def test_what_belongs_to_no_job_is_read_newest_first(self, store: Store) -> None:
         store.commit(Batch(jobs=[change(a_job(), "A")], events=[Event("NodeJoined", 1.0), Event("NodeLost", 2.0)]))
         assert [event.kind for event in store.happenings(5)] == ["NodeLost", "NodeJoined"]

@@ -56,6 +56,7 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
         self._keys: dict[str, SubmitKey] = {}
         self._last_job_seq = 0
         self._lead = Lead("", 0, 0.0)
+        self._held_until = 0.0
         self._servers: dict[str, ServerSeen] = {}
 
     # --- leader ---
@@ -98,6 +99,12 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
     def servers(self) -> list[ServerSeen]:
         with self._lock:
             return [self._servers[name] for name in sorted(self._servers)]
+
+    def hold_deletions(self, for_s: float) -> None:
+        self._held_until = time.time() + for_s
+
+    def deletions_held(self) -> bool:
+        return time.time() < self._held_until
 
     def happenings(self, limit: int) -> list[Event]:
         with self._lock:

@@ -5,6 +5,7 @@ Whoever changes the lead holds the lock that every writer takes, so no commit of
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractContextManager
 
 import sqlalchemy as sa
@@ -88,6 +89,17 @@ class Servers:
         columns = [schema.servers.c[name] for name in SERVER]
         with self._reading() as connection:
             return [ServerSeen(*row) for row in connection.execute(sa.select(*columns).order_by(columns[0]))]
+
+    def hold_deletions(self, for_s: float) -> None:
+        with self._writing() as connection:
+            until = self._database.now(connection) + for_s if for_s else 0.0
+            connection.execute(schema.leader.update().values(extra=json.dumps({"deletions_held_until": until})))
+
+    def deletions_held(self) -> bool:
+        with self._reading() as connection:
+            said = json.loads(connection.execute(sa.select(schema.leader.c.extra)).scalar_one())
+            until = float(said.get("deletions_held_until", 0.0))
+            return until > 0 and self._database.now(connection) < until
 
     def happenings(self, limit: int) -> list[Event]:
         events = schema.events

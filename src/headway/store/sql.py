@@ -9,8 +9,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,6 +23,7 @@ from headway.store import rows, schema
 from headway.store.accounts_sql import AccountTables
 from headway.store.commit import Commit, Written, in_chunks
 from headway.store.databases import Database
+from headway.store.dumping import Dump, dump
 from headway.store.files_sql import FileReads, FileStatements
 from headway.store.files_sql import seq_of as _seq_of
 from headway.store.protocol import Batch, Committed, JobFilter, LogRange, SubmitKey, wrong_version
@@ -64,6 +66,11 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
     def close(self) -> None:
         self._database.close()
 
+    def dump(self, path: Path, saw: Callable[[str, Mapping[str, Any]], None]) -> Dump:
+        """Write all tables, as they are at one moment, into a file."""
+        with self._plainly("could not be read"):
+            return dump(self._database, path, saw)
+
     # --- writing ---
     def commit(self, batch: Batch, epoch: int | None = None) -> Committed:
         for change in batch.jobs:
@@ -98,11 +105,15 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
         """A transaction in which all reads see one moment."""
+        with self._plainly("could not be read"), self._database.reads.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _plainly(self, what: str) -> Iterator[None]:
         try:
-            with self._database.reads.connect() as connection:
-                yield connection
+            yield
         except self._database.out_of_order as error:
-            raise self._unavailable("could not be read", error) from error
+            raise self._unavailable(what, error) from error
 
     def _unavailable(self, what: str, error: Exception) -> Unavailable:
         hint = "free space on its disk, or see that it runs and can be reached; the request can be sent again"
