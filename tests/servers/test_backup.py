@@ -54,8 +54,10 @@ def test_a_backup_of_a_running_server_comes_back_whole_in_either_database(
     assert elsewhere.log(written) == "line 1\nline 2\nline 3\n"
     assert elsewhere.log(bundled) == "bundled\n"
     elsewhere.ok("artifacts", "get", written, "-C", str(tmp_path / "got"))
-    assert (tmp_path / "got/output/file.txt").read_text() == "kept\n"
+    assert (tmp_path / "got/file.txt").read_text() == "kept\n"
     assert json.loads(elsewhere.ok("ps", "-a", "--json"))
+    assert "another server runs" in elsewhere.run("server", "restore", str(copy)).stderr
+    elsewhere.ok("server", "stop")
     assert "is not empty" in elsewhere.run("server", "restore", str(copy)).stderr
 
     # A copy that lacks something is refused before anything is written.
