@@ -44,7 +44,6 @@ class Standing:
 
     leading: bool = True
     leader: str = ""  # The address of another server that leads.
-    ca_file: str = ""  # What vouches for the other servers' certificates, where the system does not.
     loop: asyncio.AbstractEventLoop | None = None
     _waiters: set[asyncio.Future[None]] = field(default_factory=set)
 
@@ -119,7 +118,7 @@ class Front:
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, here_at_need: bool) -> None:
         standing = self._standing
         passed = any(name == PASSED for name, _ in scope["headers"])
-        passing = _Passing(scope, receive, send, standing.ca_file)
+        passing = _Passing(scope, receive, send)
         dead = ""
         # A reader may ask the next leader after the first has gone; of a change, nobody knows whether it was made.
         for _ in range(2 if here_at_need or scope["method"] == "GET" else 1):
@@ -146,8 +145,7 @@ class Front:
 class _Passing:
     """One request on its way to the leader."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, ca_file: str) -> None:
-        self._ca_file = ca_file
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
