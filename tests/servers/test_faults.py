@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
@@ -106,7 +107,7 @@ def test_nothing_acknowledged_is_lost_when_postgresql_is_restarted(
     submitting = Thread(target=submit, daemon=True)
     submitting.start()
     for much in (5, 20):
-        wait_until(lambda much=much: len(acknowledged) > much, what="submitted jobs")  # type: ignore[misc]
+        wait_until(partial(lambda much: len(acknowledged) > much, much), what="submitted jobs")
         postgres.control("restart", "-m", "immediate")
     submitting.join(120)
     assert len(acknowledged) == len(set(acknowledged)) == 40
@@ -133,8 +134,8 @@ def test_jobs_train_on_while_every_server_is_away(cluster: Callable[..., Cluster
     with several.client() as client:
         long = client.submit({"command": ["bash", "-c", training], "resources": {"cpus": 1}}).id
         short = client.submit({"command": ["bash", "-c", ending], "resources": {"cpus": 1}}).id
-        for each in (long, short):
-            wait_until(lambda each=each: client.detail(each)["state"] == "running", what="the jobs to run")  # type: ignore[misc]
+        both = {long, short}
+        wait_until(lambda: both <= {each["id"] for each in client.jobs(state="running")}, what="the jobs to run")
     for server in several.servers:
         server.kill()
     left_at, left_step = time.monotonic(), int((tmp_path / "step").read_text())
