@@ -31,7 +31,7 @@ def routes(services: Services) -> APIRouter:
     @router.post("/agent/sync", openapi_extra=body({"type": "object"}), responses=ANY)
     async def sync(request: Request) -> Response:
         """One call of an agent: what it has, and what it shall do."""
-        said = await read_object(request, services.settings.request_bytes_max)
+        said = await read_object(request, services.settings.request_bytes_max, lenient=True)
         for name in ("node", "pool", "boot_id", "agent_epoch"):
             if name not in said:
                 raise BadInput(f'sync without "{name}"')

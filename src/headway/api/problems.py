@@ -18,6 +18,7 @@ MEDIA = "application/problem+json"
 
 
 def problem(status: int, kind: str, detail: str, hint: str = "", **more: Any) -> Response:
+    detail, hint = (text.encode("utf-8", "replace").decode() for text in (detail, hint))  # What was asked is quoted.
     body = {"type": kind, "title": kind.replace("-", " "), "status": status, "detail": detail, "hint": hint, **more}
     return JSONResponse(body, status, media_type=MEDIA)
 

@@ -10,16 +10,27 @@ from fastapi import Request
 from headway.core.errors import BadInput
 
 
-async def read_object(request: Request, bytes_max: int) -> dict[str, Any]:
-    """The request's JSON object; a body that is too large is refused before it is read whole."""
+async def read_object(request: Request, bytes_max: int, lenient: bool = False) -> dict[str, Any]:
+    """The request's JSON object; a body that is too large is refused before it is read whole.
+
+    Leniently, it may hold what JSON cannot say: agents tell of files and metrics as they are.
+    """
     raw = await read_body(request, bytes_max)
     try:
-        body = json.loads(raw) if raw else {}
+        body = json.loads(raw, parse_constant=None if lenient else _no_number) if raw else {}
+        if not lenient and (b"\\ud" in raw or b"\\uD" in raw):
+            json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadInput("the body holds half of a character", "a surrogate that stands alone is no text") from None
     except (ValueError, RecursionError) as error:
         raise BadInput(f"the body is not JSON: {str(error)[:200]}") from None
     if not isinstance(body, dict):
         raise BadInput("the body is not a JSON object")
     return body
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number")
 
 
 async def read_body(request: Request, bytes_max: int) -> bytes:
