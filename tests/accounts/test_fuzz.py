@@ -1,4 +1,4 @@
-"""Whatever comes in, the server answers: every operation of the schema with drawn requests, and hostile ones by hand."""
+"""Whatever comes in, the server answers: drawn requests for every operation of the schema, hostile ones by hand."""
 
 from __future__ import annotations
 
@@ -131,7 +131,8 @@ def test_every_route_takes_a_hostile_body(server: Shared) -> None:
         {"agent_epoch": 10**400}, {"facts": 7, "full": True}, {"full": True, "facts": {"cpus": "NaN"}},
         {"full": True, "facts": {"memory_bytes": 10**30}}, {"seq": "x"}, {"wait_s": "x"}, {"wait_s": 1e308},
         {"pool": 7}, {"boot_id": {"a": 1}}, {"checkpoints": [7]}, {"artifacts": {"a": 1}}, {"notice": 7},
-        {"reports": [{"task": "x", "phase": "claimed"}]}, {"reports": [{"task": "j/1/99999999999999999999", "phase": "x"}]},
+        {"reports": [{"task": "x", "phase": "claimed"}]},
+        {"reports": [{"task": "j/1/99999999999999999999", "phase": "x"}]},
         {"full": True, "boot_id": "\ud800"}, {"full": True, "pool": "\ud800"}, {"full": True, "pool": "\x00"},
         {"full": True, "facts": {"address": "\ud800"}}, {"full": True, "agent_version": "\ud800\x00"},
         {"troubles": [{"what": "\ud800", "detail": "\x00"}]}, {"full": True, "agent_epoch": 2**70},
