@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from headway.control.syncing import StaleAgent
+from headway.sim.checkpoints import Saved
 from headway.sim.keeper import SOCKET_S, Keeper
 from headway.sim.network import Call
 from headway.sim.storage import Piece, StorageBroken
@@ -68,13 +69,15 @@ class Agent:
             return
         if message[0] == "hello":
             self._take(agent.KeeperListed([self._kept(each) for each in message[1]]))
+            for each in message[1]:
+                self._take_up(each["task"])
             return
         for key, started_at in message[1]:
             self._take(agent.Spawned(key, started_at))
         for key, *exit in message[2]:
             self._take(agent.RankExited(key, agent.Exit(*exit)))
         for key in message[3]:
-            self._take(agent.TaskOver(key, self.machine.output_sizes(key)))
+            self._take(agent.TaskOver(key, self.machine.output_sizes(key), leftovers=self._left(key)))
 
     def _kept(self, listed: dict[str, Any]) -> agent.Kept:
         return agent.Kept(
@@ -87,6 +90,7 @@ class Agent:
             listed["started_at"],
             self.machine.output_sizes(listed["task"]) if listed["phase"] == "over" else {},
             grace_s=listed["grace_s"],
+            leftovers=listed["phase"] == "over" and self._left(listed["task"]),
         )
 
     # --- facts in, acts out ---
@@ -114,7 +118,10 @@ class Agent:
         elif isinstance(act, agent.Stop):
             self._order("stop", act.task, act.grace_s)
         elif isinstance(act, agent.Forget):
+            self.machine.disk.saved.pop(act.task, None)
             self._order("forget", act.task)
+        elif isinstance(act, agent.Salvage):
+            self.machine.after(self.world.between(0.02, 0.5), self._salvage, act.task)
         elif isinstance(act, agent.Lease):
             self._order("lease", act.deadline_s, act.granted_s)
         elif isinstance(act, agent.EndAgent):
@@ -128,6 +135,9 @@ class Agent:
             self._facts.append(agent.HoldFailed(act.task, "no directory could be made"))
             return
         duty = act.duty
+        if act.task not in self.machine.disk.saved:
+            step = self.simulation.checkpoints.restored(act.task, duty.get("resume"))
+            self.machine.disk.saved[act.task] = Saved(step, [step] if step else [], step)
         first = int(duty["first_rank"])
         ranks = [{"rank": first + number} for number in range(int(duty["ranks"]))]
         address, port = self.machine.name, self.world.chance.randint(1024, 65535)
@@ -196,11 +206,59 @@ class Agent:
         self._resting = False
         self._pump()
 
+    # --- checkpoints ---
+
+    def saw_saved(self, key: str) -> None:
+        self.machine.after(self.world.between(0.05, 0.5), self._look, key)
+
+    def _look(self, key: str) -> None:
+        self._store(key)
+
+    def _left(self, key: str) -> bool:
+        return bool(self.machine.disk.saved.get(key, Saved()).steps)
+
+    def _take_up(self, key: str) -> None:
+        """As the real one does with what an agent before it has kept: perhaps that one could not say it."""
+        saved = self.machine.disk.saved.get(key)
+        if saved is not None and saved.report is not None and self.alive:
+            self._take(agent.CheckpointStored(key, saved.report))
+            self.saw_saved(key)
+
+    def _store(self, key: str) -> bool:
+        """Bring the newest that was saved into storage, and tell of it. Says whether nothing is left to be stored."""
+        saved = self.machine.disk.saved.get(key)
+        if not self.alive or saved is None or saved.newest <= saved.stored:
+            return True
+        job, attempt, index = key.split("/")
+        self._packs += 1
+        name = f"jobs/{job}/{attempt}/checkpoints/{saved.newest}-{index}-{self.epoch}.{self._packs}.json"
+        try:
+            self.simulation.storage.put(name, {0: (key, -1, saved.newest, saved.newest)})
+        except StorageBroken:
+            self._take_trouble("storage is full")
+            return False
+        saved.stored = saved.newest
+        saved.report = {"step": saved.newest, "how": "renamed", "key": name, "bytes": 1, "files": 1, "at": 0.0}
+        self._take(agent.CheckpointStored(key, saved.report))
+        return True
+
+    def _salvage(self, key: str) -> None:
+        if not self.alive:
+            return
+        if self._store(key):
+            self._take(agent.Salvaged(key))
+        else:
+            self.machine.after(1.0, self._salvage, key)
+
     # --- output ---
 
     def _flush(self) -> None:
         if self.alive:
             self._ship()
+            for key in [key for key, saved in self.machine.disk.saved.items() if saved.newest > saved.stored]:
+                self._store(key)
+            if self.state.progress:
+                self._take(agent.Ticked())
             self._pump()
             self.machine.after(FLUSH_EVERY_S, self._flush)
 

@@ -128,6 +128,8 @@ def _all_zero(oracle: Oracle, job: Job, ranks: int) -> bool:
 
 def _calm(oracle: Oracle, job: JobId, number: int) -> bool:
     """Nothing but the code itself can have ended this attempt."""
+    if (job, number) in oracle.preempted:
+        return False
     return not oracle.real[job, number].disturbed and oracle.undisturbed(job, number)
 
 

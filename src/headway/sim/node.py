@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.core.model import Resources
 from headway.sim.agent import Agent
+from headway.sim.checkpoints import Saved
 from headway.sim.keeper import Keeper
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Script:
     cleanup_s: float = 2.0
     bytes_per_s: float = 20.0
     leaves_s: float = 0.0  # For how long a descendant outlives it.
+    saves_every_s: int = 0  # Of the rank that saves for its task; 0 for none.
 
 
 @dataclass
@@ -55,6 +57,7 @@ class Disk:
     outputs: dict[str, dict[int, Process]] = field(default_factory=dict)  # Task -> rank -> who wrote it.
     agent_epoch: int = 0
     keeper_epoch: int = 0
+    saved: dict[str, Saved] = field(default_factory=dict)  # By task.
 
 
 class Machine:
@@ -200,6 +203,8 @@ class Machine:
         if not orphan:
             self.disk.outputs.setdefault(task, {})[rank] = process
         self.simulation.oracle.born(self.name, process)
+        if script.saves_every_s and not orphan:
+            self.after(script.saves_every_s, self._saves, process, 1)
         if script.runs_s != float("inf"):
             self.after(script.runs_s, self._ends_by_itself, process)
         return process
@@ -207,6 +212,20 @@ class Machine:
     def _ends_by_itself(self, process: Process) -> None:
         if process.died is None and not process.termed:
             self._end(process, process.script.exit_code, None, "")
+
+    def _saves(self, process: Process, number: int) -> None:
+        if process.died is None and not process.termed:
+            self._save(process, number * process.script.saves_every_s)
+            self.after(process.script.saves_every_s, self._saves, process, number + 1)
+
+    def _save(self, process: Process, steps: int, on_notice: bool = False) -> None:
+        """A rank has finished a checkpoint, so many steps after the one that it began from."""
+        saved = self.disk.saved.setdefault(process.task, Saved())
+        if saved.restored + steps > saved.newest:
+            saved.steps.append(saved.restored + steps)
+            self.simulation.checkpoints.finished(process, saved.newest, on_notice)
+            if self.agent is not None:
+                self.agent.saw_saved(process.task)
 
     def signal(self, pid: int, number: int) -> None:
         process = self.processes.get(pid)
@@ -224,6 +243,8 @@ class Machine:
 
     def _cleaned_up(self, process: Process) -> None:
         if process.died is None:
+            if process.script.saves_every_s and not process.orphan:
+                self._save(process, int(self.world.now - process.born) + 1, on_notice=True)
             self._end(process, 143, None, "us")
 
     def _end(self, process: Process, exit_code: int | None, signal: int | None, by: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headway.core.invariants import broken_in, broken_on_nodes
-from headway.core.model import Job, JobId, split_key
+from headway.core.model import Cause, Job, JobId, State, split_key
 from headway.core.states import FOLLOWS, TASK_FOLLOWS
 from headway.store.protocol import Batch, Committed, Store
 
@@ -69,6 +69,7 @@ class Oracle:
         self.lease_until: dict[str, float] = {}
         self.lapses: dict[str, list[float]] = defaultdict(list)  # When a node had lost its lease, or its life.
         self.keeper_deaths: dict[str, list[float]] = defaultdict(list)
+        self.preempted: set[tuple[JobId, int]] = set()  # However their ranks end: it may be the notice's echo.
         self.asleep: set[str] = set()
         # In the server's monotonic seconds, which stand still while its machine sleeps:
         self.heard_at: dict[str, float] = {}  # When a call of a node last reached a server that was awake.
@@ -81,6 +82,7 @@ class Oracle:
 
     def saved(self, batch: Batch, committed: Committed, store: Store) -> None:
         self.saves += 1
+        self.simulation.checkpoints.commits(batch, store)
         events = len(batch.events)
         for change in batch.jobs:
             if change.job.id not in committed.stale:
@@ -121,6 +123,8 @@ class Oracle:
             where = f" on {', '.join(job.attempt.nodes)}" if job.attempt else ""
             cause = f" ({job.cause.value}: {job.detail})" if job.cause else ""
             self.world.tell(job.id, f"saved as {job.state.value}, attempt {job.number}{where}{cause}")
+        if job.state is State.STOPPING and job.cause is Cause.PREEMPTED:
+            self.preempted.add((job.id, job.number))
         if job.attempt is not None:
             self.places.setdefault((job.id, job.number), (self.world.now, job.attempt.nodes))
         self.jobs[job.id] = job
@@ -176,7 +180,12 @@ class Oracle:
         """An attempt that really succeeded, and could tell, is not followed by another."""
         spec = self.jobs[job].spec
         for (other, number), real in self.real.items():
-            if other != job or number >= attempt or not real.succeeded(spec.nodes * spec.ranks_per_node):
+            if (
+                other != job
+                or number >= attempt
+                or (job, number) in self.preempted
+                or not real.succeeded(spec.nodes * spec.ranks_per_node)
+            ):
                 continue
             if not any(self.lapsed_since(node, real.began_at) for node in real.nodes):
                 self.breaks(job, f"attempt {number} of {job} really succeeded, and attempt {attempt} began")

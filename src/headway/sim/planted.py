@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from headway.control import cycle, syncing
+from headway.control import cycle, progress, syncing
 from headway.control.book import LogEnds
 from headway.control.commands import Stop, Submit
 from headway.control.cycle import Ask, Cycle, GiveUp
 from headway.control.desk import Desk
 from headway.control.sessions import Session
-from headway.core import lifecycle, retry
+from headway.core import checkpoints, lifecycle, retry
 from headway.core.fit import Room
 from headway.core.lifecycle import TaskMissing
 from headway.core.model import State, split_key, task_key
@@ -24,6 +24,7 @@ from headway.sim.run import Result, run_seed
 from headway.store.memory import MemoryStore
 from headway_agent import decide as decisions
 from headway_agent import keeping
+from headway_agent import progress as agent_progress
 
 Plant = Callable[[], Iterator[None]]
 PLANTS: dict[str, tuple[Plant, dict[str, float]]] = {}
@@ -248,4 +249,40 @@ def _risen() -> Iterator[None]:
 
     old = lifecycle._end
     with _put(lifecycle, "_end", end):
+        yield
+
+
+@plant(
+    "a checkpoint of an old attempt is taken for the new one's",
+    node_sleeps_per_hour=200.0,
+    long_cut_per_hour=60.0,
+    repeated=0.2,
+    late=0.15,
+)
+def _no_checkpoint_fence() -> Iterator[None]:
+    def going(desk: Desk, session: Session, key: str) -> tuple[Any, int]:
+        job_id, _, index = split_key(key)
+        job = desk.book.jobs.get(job_id)
+        return (job if job is not None and job.attempt is not None else None), index
+
+    def any_key(value: object, job: Any, folder: str) -> str:
+        return str(value)
+
+    with _put(progress, "_going", going), _put(progress, "_key", any_key):
+        yield
+
+
+@plant("an attempt begins from the oldest checkpoint", keeper_dies_per_hour=120.0)
+def _oldest() -> Iterator[None]:
+    def oldest(found: Any, tasks: int) -> Any:
+        complete = [whole for whole in checkpoints.gather(found, tasks) if whole.complete]
+        return complete[0] if complete else None
+
+    with _put(checkpoints, "newest", oldest):
+        yield
+
+
+@plant("an end is told before the last checkpoint is committed", lost=0.2, storage_fails_per_hour=60.0)
+def _no_salvage() -> Iterator[None]:
+    with _put(agent_progress, "settled", lambda *_: True):
         yield

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from headway.core.model import Pool, Resources
 from headway.settings import Settings
 from headway.sim import faults, judgement
+from headway.sim.checkpoints import Checkpoints
 from headway.sim.engine import Engine
 from headway.sim.network import Network
 from headway.sim.node import Machine
@@ -49,6 +50,7 @@ class Simulation:
                 POOL, "slurm", 0, machines, lease_s=self.lease_s, idle_s=chance.choice((5.0, 60.0)), shape=SHAPE
             )
         self.oracle = Oracle(self)
+        self.checkpoints = Checkpoints(self)
         self.storage = SimStorage()
         self.store = SimStore(self)
         self.network = Network(self.world, self.faults)

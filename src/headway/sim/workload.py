@@ -6,13 +6,16 @@ They behave as the real client does: a call without an answer is made again with
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from headway.control.commands import Command, ForgetJob, Retry, Stop, Submit
+from headway.control.repeating import Preempt
 from headway.core.errors import Conflict, NotFound, UserError
 from headway.core.model import Job, JobId, Resources, split_key
 from headway.core.spec import JobSpec
+from headway.sim.checkpoints import EVERY_S
 from headway.sim.node import Script
 from headway.sim.oracle import Broken
 
@@ -89,6 +92,7 @@ class Workload:
             cleanup_s=world.between(0.1, 10.0),
             bytes_per_s=chance.choice((0.0, 0.0, 5.0, 50.0, 200.0)),
             leaves_s=world.between(0.1, 30.0) if world.happens(0.15) else 0.0,
+            saves_every_s=Random(f"{world.seed} {name}").choice(EVERY_S),
         )
         return Plan(name, kind, spec, base, fails={"failing": 1000, "one fails": 1000, "flaky": 2}.get(kind, 0))
 
@@ -105,7 +109,9 @@ class Workload:
         if plan.kind in ("limited", "hanging") or (plan.kind == "one fails" and rank != 0):
             runs_s = FOREVER
         guilty = fails and (rank == 0 or plan.kind != "one fails")
-        return Script(runs_s, 1 if guilty else 0, base.on_term, base.cleanup_s, base.bytes_per_s, base.leaves_s)
+        last = (rank + 1) % plan.spec.ranks_per_node == 0
+        every_s = base.saves_every_s if last else 0
+        return replace(base, runs_s=runs_s, exit_code=1 if guilty else 0, saves_every_s=every_s)
 
     # --- what they do ---
 
@@ -150,6 +156,8 @@ class Workload:
             self._later(plan, 10.0, 300.0, self._retry)
         if chance.random() < 0.15:
             self._later(plan, 60.0, 400.0, self._remove)
+        if plan.base.saves_every_s:
+            self._later(plan, 5.0, 100.0, self._preempt)
 
     def _cancel(self, plan: Plan) -> None:
         assert plan.acknowledged is not None
@@ -164,6 +172,11 @@ class Workload:
         grace_s = self.world.chance.choice((None, None, 0.0, 3.0))
         removed = lambda error: isinstance(error, NotFound) and plan.remove_sent  # noqa: E731
         self._call(plan, Stop(job, "ann", grace_s), answered, removed, self._cancel)
+
+    def _preempt(self, plan: Plan) -> None:
+        """He lets his job make room. Nothing comes of it where it does not run; he does not insist."""
+        assert plan.acknowledged is not None
+        self._call(plan, Preempt(plan.acknowledged, "ann"), _shrug, lambda _: True, self._shrug_off)
 
     def _retry(self, plan: Plan) -> None:
         assert plan.acknowledged is not None
