@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.living import Living
+from tests.real.torching import PACKAGES, torch_python
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -28,6 +29,8 @@ def made(name: str) -> Path:
         return Path(given)
     place = ROOT / ".venv/examples" / name
     wanted = (EXAMPLES / name / "requirements.txt").read_text()
+    if wanted.split() == [PACKAGES[0]]:
+        return Path(torch_python())  # It is large; one for all tests is enough.
     stamp = place / "installed.txt"
     place.parent.mkdir(parents=True, exist_ok=True)
     # Tests run side by side: one installs, the others wait.

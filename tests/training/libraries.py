@@ -1,29 +1,32 @@
 """Run by an interpreter that has the real libraries: train, be told to stop, resume; the weights must be the same.
 
-`python libraries.py LIBRARY FOLDER STOP_AT`: STOP_AT 0 is an undisturbed training. Prints a hash of the weights, or
-"stopped".
+`python libraries.py LIBRARY FOLDER` is a job of Headway, or, where none is around, an undisturbed training in that
+folder. Prints a hash of the weights, or "stopped".
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sys
+import time
 
-FOLDER, STOP_AT = sys.argv[2], int(sys.argv[3])
-os.environ.update(HEADWAY_CHECKPOINT_DIR=f"{FOLDER}/checkpoints", HEADWAY_SDK_DIR=f"{FOLDER}/sdk")
-os.environ.update(HEADWAY_NOTICE_FILE=f"{FOLDER}/notice", KERAS_BACKEND="torch", HF_HUB_OFFLINE="1")
-os.makedirs(f"{FOLDER}/checkpoints", exist_ok=True)
-if os.path.exists(f"{FOLDER}/notice"):
-    os.unlink(f"{FOLDER}/notice")
+FOLDER = sys.argv[2]
+if "HEADWAY_CHECKPOINT_DIR" not in os.environ:
+    os.environ.update(HEADWAY_CHECKPOINT_DIR=f"{FOLDER}/checkpoints", HEADWAY_SDK_DIR=f"{FOLDER}/sdk")
+    os.makedirs(f"{FOLDER}/checkpoints")
+os.environ.update(KERAS_BACKEND="torch", HF_HUB_OFFLINE="1")
 
-STEPS = 24
+STEPS, WAIT_S = 24, 200
 
 
-def tell() -> None:
-    with open(f"{FOLDER}/notice", "w") as file:
-        json.dump({"cause": "preempted", "seconds_left": 30.0}, file)
+def pause(step: int) -> None:
+    """Half-way, a job that was not preempted yet waits until it is."""
+    notice, give_up_at = os.environ.get("HEADWAY_NOTICE_FILE"), time.monotonic() + WAIT_S
+    while notice and step == STEPS // 2 and "HEADWAY_RESUME_STEP" not in os.environ:
+        if os.path.exists(notice) or time.monotonic() > give_up_at:
+            return
+        time.sleep(0.02)
 
 
 def weights(state: dict) -> str:
@@ -48,10 +51,9 @@ def lightning() -> str:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
 
-    class Tell(Callback):
+    class Pause(Callback):
         def on_train_batch_start(self, trainer: Trainer, *args: object) -> None:
-            if STOP_AT and trainer.global_step == STOP_AT:
-                tell()
+            pause(trainer.global_step)
 
     torch.manual_seed(0)
     # Every batch the same: Lightning itself begins an epoch's data anew when it resumes in the middle of one.
@@ -60,7 +62,7 @@ def lightning() -> str:
     model = Model()
     trainer = Trainer(
         max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-        accelerator="cpu", callbacks=[Tell(), HeadwayCallback(save_every=5)],
+        accelerator="cpu", callbacks=[Pause(), HeadwayCallback(save_every=5)],
     )  # fmt: skip
     trainer.fit(model, torch.utils.data.DataLoader(data, batch_size=8), ckpt_path=resume_path())
     return weights(model.state_dict()) if trainer.global_step == STEPS else "stopped"
@@ -78,19 +80,18 @@ def keras() -> str:
         model.compile(optimizer=keras.optimizers.SGD(0.05, momentum=0.9), loss="mse")
         return model
 
-    class Tell(keras.callbacks.Callback):
+    class Pause(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
-            if STOP_AT and epoch == STOP_AT // 4:
-                tell()
+            pause(epoch)
 
     chance = np.random.default_rng(1)
     inputs, wanted = chance.normal(size=(32, 4)), chance.normal(size=(32, 2))
     model, first = resume(build)
-    callbacks = [Tell(), HeadwayCallback()]
+    callbacks = [Pause(), HeadwayCallback()]
     told = model.fit(
-        inputs, wanted, batch_size=32, shuffle=False, epochs=6, initial_epoch=first, verbose=0, callbacks=callbacks
+        inputs, wanted, batch_size=32, shuffle=False, epochs=STEPS, initial_epoch=first, verbose=0, callbacks=callbacks
     )
-    if first + len(told.epoch) < 6 or os.path.exists(f"{FOLDER}/notice"):
+    if first + len(told.epoch) < STEPS:
         return "stopped"
     return hashlib.sha256(b"".join(each.tobytes() for each in model.get_weights())).hexdigest()
 
@@ -109,10 +110,9 @@ def huggingface() -> str:
         def forward(self, x: torch.Tensor) -> dict:
             return {"loss": self.inner(x).pow(2).mean()}
 
-    class Tell(TrainerCallback):
+    class Pause(TrainerCallback):
         def on_step_begin(self, args: object, state: object, control: object, **kwargs: object) -> None:
-            if STOP_AT and state.global_step == STOP_AT:
-                tell()
+            pause(state.global_step)
 
     torch.manual_seed(0)
     data = [{"x": row} for row in torch.randn(STEPS * 8, 4, generator=torch.Generator().manual_seed(1))]
@@ -121,7 +121,7 @@ def huggingface() -> str:
         report_to=[], use_cpu=True, disable_tqdm=True, seed=3, remove_unused_columns=False,
     )  # fmt: skip
     model = Model()
-    trainer = Trainer(model=model, args=args, train_dataset=data, callbacks=[Tell(), HeadwayCallback()])
+    trainer = Trainer(model=model, args=args, train_dataset=data, callbacks=[Pause(), HeadwayCallback()])
     trainer.train(resume_from_checkpoint=resume_path())
     return weights(model.state_dict()) if trainer.state.global_step == STEPS else "stopped"
 

@@ -1,4 +1,4 @@
-"""Callbacks: with small stand-ins for the libraries always, with the real ones where an interpreter has them."""
+"""Callbacks: with small stand-ins for the libraries, and in real jobs with the real ones."""
 
 from __future__ import annotations
 
@@ -16,10 +16,20 @@ from typing import Any
 import pytest
 
 from headway.training import progress
+from tests.living import Living
+from tests.real.torching import torch_python
+from tests.waiting import wait_until
 
 SCRIPT = Path(__file__).with_name("libraries.py")
 SOURCES = Path(progress.__file__).resolve().parents[2]
-LIBRARIES = {"lightning": "lightning", "keras": "keras", "huggingface": "transformers"}
+LIBRARIES = ("lightning", "keras", "huggingface")
+
+
+@pytest.fixture
+def living(headway_home: Path, tmp_path: Path) -> Iterator[Living]:
+    made = Living(headway_home, tmp_path)
+    yield made
+    made.end()
 
 
 @pytest.fixture
@@ -122,19 +132,31 @@ def test_the_trainer_saves_and_stops_on_notice(job: Path, module: Callable) -> N
     assert ours.resume_path() == str(job / "checkpoints/checkpoint-7")
 
 
-@pytest.mark.parametrize("library", list(LIBRARIES))
-def test_the_real_library_ends_with_the_same_weights(library: str, tmp_path: Path) -> None:
-    python = os.environ.get("HEADWAY_TEST_EXAMPLES_PYTHON")
-    if not python or subprocess.run([python, "-c", f"import {LIBRARIES[library]}"], capture_output=True).returncode:
-        pytest.skip(f"HEADWAY_TEST_EXAMPLES_PYTHON names no interpreter with {LIBRARIES[library]}")
+@pytest.mark.real
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_preempted_job_of_the_real_library_loses_no_step_and_ends_with_the_same_weights(
+    library: str, living: Living
+) -> None:
+    python = torch_python()
 
-    def train(folder: str, stop_at: int) -> str:
-        command = [python, str(SCRIPT), library, str(tmp_path / folder), str(stop_at)]
-        env = {**os.environ, "PYTHONPATH": str(SOURCES)}
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.rpartition("RESULT ")[2].strip()
+    def result(output: str) -> str:
+        return output.rpartition("RESULT ")[2].split()[0]
 
-    calm = train("calm", 0)
-    assert train("disturbed", 10) == "stopped"
-    assert train("disturbed", 0) == calm
+    job = living.submit("--no-bundle", "--", python, str(SCRIPT), library, str(living.place))
+    undisturbed = subprocess.run(
+        [python, str(SCRIPT), library, str(living.place / "calm")],
+        cwd=living.place, env={**os.environ, "PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    wait_until(
+        lambda: json.loads(living.ok("checkpoints", job, "--json"))["checkpoints"],
+        limit_s=240,
+        what=f"a checkpoint of {library}",
+    )
+    living.ok("preempt", job)
+    ended = living.wait(job)
+    assert ended["state"] == "succeeded", living.log(job)
+    assert ended["attempt"] == 2
+    assert ended["attempts"][1]["resumed_step"] > 0
+    assert ended["account"]["total"]["steps"] == 0, ended["account"]
+    assert result(living.log(job)) == result(undisturbed.stdout)

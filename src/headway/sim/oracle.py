@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headway.core.invariants import broken_in, broken_on_nodes
-from headway.core.model import Cause, Job, JobId, State, split_key
+from headway.core.model import Job, JobId, split_key
 from headway.core.states import FOLLOWS, TASK_FOLLOWS
 from headway.store.protocol import Batch, Committed, Store
 
@@ -87,6 +87,9 @@ class Oracle:
         for change in batch.jobs:
             if change.job.id not in committed.stale:
                 events += len(change.events)
+                for event in change.events:
+                    if event.kind == "AttemptStopping" and event.data.get("cause") == "preempted":
+                        self.preempted.add((change.job.id, event.attempt))
                 self._changed(change.job)
         for forget in batch.forget:
             if forget.job not in committed.stale:
@@ -123,8 +126,6 @@ class Oracle:
             where = f" on {', '.join(job.attempt.nodes)}" if job.attempt else ""
             cause = f" ({job.cause.value}: {job.detail})" if job.cause else ""
             self.world.tell(job.id, f"saved as {job.state.value}, attempt {job.number}{where}{cause}")
-        if job.state is State.STOPPING and job.cause is Cause.PREEMPTED:
-            self.preempted.add((job.id, job.number))
         if job.attempt is not None:
             self.places.setdefault((job.id, job.number), (self.world.now, job.attempt.nodes))
         self.jobs[job.id] = job
