@@ -24,7 +24,6 @@ from headway.sim.run import Result, run_seed
 from headway.store.memory import MemoryStore
 from headway_agent import decide as decisions
 from headway_agent import keeping
-from headway_agent import progress as agent_progress
 
 Plant = Callable[[], Iterator[None]]
 PLANTS: dict[str, tuple[Plant, dict[str, float]]] = {}
@@ -284,5 +283,5 @@ def _oldest() -> Iterator[None]:
 
 @plant("an end is told before the last checkpoint is committed", lost=0.2, storage_fails_per_hour=60.0)
 def _no_salvage() -> Iterator[None]:
-    with _put(agent_progress, "settled", lambda *_: True):
+    with _put(vars(decisions)["progress"], "settled", lambda *_: True):
         yield
