@@ -27,7 +27,7 @@ from headway.core.errors import NotAllowed
 from headway.core.model import Job
 from headway.core.tokens import NODE
 
-OPEN_PATHS = frozenset({"/api/v1/health"})
+OPEN_PATHS = frozenset(path for (_, path), right in RIGHTS.items() if right is Right.OPEN)
 REMEMBERED_MOST = 20_000
 BEARER = Actor("agent", "a signed address")  # Of no node, so nothing else is within its reach.
 Handler = Callable[[Request], Awaitable[Response]]

@@ -17,6 +17,7 @@ from headway.api import (
     events,
     jobs,
     logs,
+    oidc,
     problems,
     progress,
     schedules,
@@ -31,7 +32,8 @@ from headway.api.lane import FastLane, hot_routes
 from headway.api.services import Services
 
 ROUTES = (
-    jobs, changing, logs, progress, bundles, events, setup, schedules, server, agents, visits, accounts, audit, secrets,
+    jobs, changing, logs, progress, bundles, events, setup, schedules, server, agents, visits, accounts, audit,
+    oidc, secrets,
 )  # fmt: skip
 
 

@@ -229,3 +229,8 @@ NEW_TOKEN = body(
         expires_in_s={"type": ["number", "null"], "description": "null: never"},
     )
 )
+OIDC_CODE = body(
+    obj(
+        ("code", "code_verifier", "nonce", "redirect_uri"), code=TEXT, code_verifier=TEXT, nonce=TEXT, redirect_uri=TEXT
+    )
+)

@@ -76,6 +76,8 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("POST", "/api/v1/schedules/{name}/pause"): CHANGE,
     ("DELETE", "/api/v1/schedules/{name}"): CHANGE,
     # --- accounts ---
+    ("GET", "/api/v1/login"): OPEN,
+    ("POST", "/api/v1/login/oidc"): OPEN,
     ("GET", "/api/v1/whoami"): KNOWN,
     ("GET", "/api/v1/users"): SERVE,
     ("POST", "/api/v1/users"): SERVE,

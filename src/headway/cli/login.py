@@ -17,13 +17,16 @@ from headway.core.errors import BadInput
 
 @click.command()
 @click.option("--server", "url", metavar="URL", help="The server; without it, the one of server_url.")
+@click.option("--oidc", is_flag=True, help="Sign in through the server's identity provider, in a browser.")
+@click.option("--no-browser", is_flag=True, help="With --oidc: only print the address to open.")
 @output_options
-def login(url: str | None, output: Output) -> int:
+def login(url: str | None, oidc: bool, no_browser: bool, output: Output) -> int:
     """Sign in to a shared server with a token, which is read from the terminal or from stdin, and kept privately.
 
     \b
     headway login --server https://train.example.org
     headway login < token.txt
+    headway login --oidc
     """
     from headway.client import logins
     from headway.client.sdk import Client
@@ -32,7 +35,7 @@ def login(url: str | None, output: Output) -> int:
     url = logins.plain(url or resolved.settings.server_url)
     if not url:
         raise BadInput("which server?", "headway login --server URL")
-    token = _read_token(url)
+    token = _from_browser(url, no_browser) if oidc else _read_token(url)
     # Tried before it is kept: what is in the file has worked.
     client = Client({**os.environ, "HEADWAY_SERVER_URL": url, "HEADWAY_TOKEN": token})
     try:
@@ -45,6 +48,25 @@ def login(url: str | None, output: Output) -> int:
         said += f'; to work with it, set server_url = "{url}" in {home.config / "config.toml"}'
     output.show({**who, "server": url}, lambda: said, lambda: [who["name"]])
     return exits.OK
+
+
+def _from_browser(url: str, no_browser: bool) -> str:
+    """The token that the server gives for a visit to its identity provider."""
+    from headway.client import browsing
+    from headway.client.sdk import Client
+
+    def show(address: str) -> None:
+        click.echo(f"open this in a browser:\n{address}", err=True)
+        if not no_browser:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    client = Client({**os.environ, "HEADWAY_SERVER_URL": url, "HEADWAY_TOKEN": "none"})
+    try:
+        return browsing.token(client.link, show)
+    finally:
+        client.close()
 
 
 def _read_token(url: str) -> str:
