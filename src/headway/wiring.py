@@ -135,6 +135,7 @@ def house_id(signer: Any) -> str:
 def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
     """Put what settings and files say of queues, pools and licences into the store."""
     from headway.control import from_file
+    from headway.core.node_names import check_node_names
     from headway.core.pool_spec import read_pool
     from headway.core.queue_spec import read_licences, read_queue
 
@@ -151,6 +152,8 @@ def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
         if ours is not None and known.options.get("at", "") != ours.options.get("at", ""):
             log.warning("pool left alone", pool=known.name, at=known.options.get("at", ""))
             del pools[known.name]
+    for pool in pools.values():
+        check_node_names(pool, [*pools.values(), *(known for known in store.pools() if known.name not in pools)])
     queues = [read_queue(name, raw) for name, raw in sections.get("queue", {}).items()]
     given = from_file.Given(tuple(queues), tuple(pools.values()), read_licences(sections.get("licences")), named)
     from_file.set_up(store, given, epoch, home.state / "from-file.json")
@@ -351,7 +354,7 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
     cycle.servers = server.addresses
     control = ControlThread(cycle, on_lost_lead, sure)
     performer = Performer(control, engine_maker(server))
-    services.examine = performer.examine
+    services.examine, services.render = performer.examine, performer.render
     shelf = Shelf(store, storage, control)
     collecting.append(Collecting(store, storage, shelf, control))
     also = [collecting[0].collect_unnamed]

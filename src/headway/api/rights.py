@@ -66,6 +66,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("DELETE", "/api/v1/queues/{name}"): SERVE,
     ("GET", "/api/v1/pools"): KNOWN,
     ("PATCH", "/api/v1/pools/{name}"): SERVE,
+    ("GET", "/api/v1/pools/{name}/render"): SERVE,
     ("GET", "/api/v1/hosts"): SERVE,
     ("DELETE", "/api/v1/pools/{name}"): SERVE,
     ("GET", "/api/v1/licences"): KNOWN,

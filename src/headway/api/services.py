@@ -133,6 +133,7 @@ class Services:
     engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
     ring: KeyRing = field(default_factory=lambda: KeyRing(Path("secrets.keys"), make=False))
     examine: Callable[[], list[dict[str, Any]]] = list  # How the hosts of all pools are.
+    render: Callable[[str, int], dict[str, Any]] = lambda _name, _nodes: {}  # What an order of a pool would send.
 
     @property
     def leading(self) -> bool:

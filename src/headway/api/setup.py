@@ -6,9 +6,9 @@ A change names only the words that change; null takes a word away.
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
@@ -29,7 +29,7 @@ from headway.control.setting_up import (
 )
 from headway.core.errors import BadInput
 from headway.core.fields import check_keys
-from headway.core.pool_spec import show_pool
+from headway.core.pool_spec import NODES_MOST, show_pool
 from headway.core.queue_spec import show_queue
 
 
@@ -88,6 +88,11 @@ def _pools(router: APIRouter, services: Services) -> None:
         pool = await services.do(SetPool(name, words, actor_of(request).name, services.engines))
         return JSONResponse({"pool": {"name": pool.name, **show_pool(pool)}})
 
+    @router.get("/pools/{name}/render", responses=ANY)
+    async def render(name: str, nodes: Annotated[int, Query(ge=1, le=NODES_MOST)] = 1) -> Response:
+        """Exactly what an order of so many nodes would send, without sending it; tokens are left out."""
+        return JSONResponse(await run_in_threadpool(services.render, name, nodes))
+
     @router.delete("/pools/{name}", responses=ANY)
     async def drop_pool(name: str, request: Request) -> Response:
         """Let a pool go: its jobs finish, then its nodes are given back."""
@@ -109,7 +114,7 @@ def _rest(router: APIRouter, services: Services) -> None:
 
     @router.get("/hosts", responses=ANY)
     async def hosts() -> Response:
-        """How the hosts are that engines reach by themselves (ssh): asked now, each within its time limit."""
+        """How the hosts are that engines reach by themselves (ssh, Slurm): asked now, each within its time limit."""
         return JSONResponse({"hosts": await run_in_threadpool(services.examine)})
 
     @router.post("/nodes/{node}/{how}", openapi_extra=body({"type": "object"}), responses=ANY)

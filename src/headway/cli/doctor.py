@@ -20,6 +20,7 @@ from headway.cli.options import connect, output_options
 from headway.cli.output import Output
 from headway.client import embedded
 from headway.core.errors import HeadwayError
+from headway.core.orders import ORDERED_ENGINES
 from headway.core.pool_spec import ONE_SYSTEM_USER
 from headway.core.units import show_duration, show_size
 
@@ -148,19 +149,33 @@ def servers(output: Output) -> Iterator[Check]:
         yield Check("versions", "warn", f"the server has {told['version']}, this command {__version__}", remedy)
     for trouble in told.get("troubles") or ():
         yield Check("server", "warn", trouble, "see headway server status")
-    yield from _nodes(client.nodes)
+    yield from _nodes(client.nodes, client.house.pools)
 
 
 def hosts(output: Output) -> Iterator[Check]:
-    """Each host that the server reaches by ssh: the way there, what it has, and the way back."""
+    """What the server's engines reach by themselves: each host with the way there and back, and Slurm."""
     found = connect(output).house.hosts()
     for each in found:
-        yield from _host(each)
+        yield from _slurm(each) if each.get("platform") == "slurm" else _host(each)
     for pool in sorted({str(each["pool"]) for each in found}):
         users = sorted({str(each["user"]) for each in found if each["pool"] == pool and "user" in each})
         if users:
-            said = f"all jobs on its hosts run as one system user ({', '.join(users)}), and can read each other's files"
+            said = (
+                f"everybody's jobs run there as one system user ({', '.join(users)}), and can read each other's files"
+            )
             yield Check(f"pool {pool}", "warn", said, "let only those use it who may see each other's work")
+
+
+def _slurm(each: dict[str, Any]) -> Iterator[Check]:
+    what = f"slurm of pool {each['pool']}"
+    missing = [name for name, path in each["programs"].items() if not path]
+    if missing:
+        remedy = f"install Slurm's client programs there, or: headway pool set {each['pool']} options.bin=DIRECTORY"
+        yield Check(what, "fail", f"the server does not find {', '.join(missing)}", remedy)
+    if "error" not in each:
+        yield Check(what, "ok", f"slurmctld answers in {each['took_ms']} ms; orders are made as {each['user']}")
+    elif "scontrol" not in missing:
+        yield Check(what, "fail", str(each["error"]), "try scontrol ping there; options.conf names another slurm.conf")
 
 
 def _host(each: dict[str, Any]) -> Iterator[Check]:
@@ -187,9 +202,18 @@ def _host(each: dict[str, Any]) -> Iterator[Check]:
         yield Check(f"{what}: way home", "fail", said, remedy)
 
 
-def _nodes(ask: Callable[[], list[dict[str, object]]]) -> Iterator[Check]:
+def _only_ordered(rules: dict[str, Any]) -> bool:
+    return rules["engine"] in ORDERED_ENGINES and not rules.get("min") and bool(rules.get("max"))
+
+
+def _nodes(ask: Callable[[], list[dict[str, Any]]], pools: Callable[[], list[dict[str, Any]]]) -> Iterator[Check]:
     give_up_at = time.monotonic() + 10.0
     found = ask()
+    known = pools() if not found else []
+    if known and all(_only_ordered(each["rules"]) for each in known):
+        names = ", ".join(str(each["name"]) for each in known)
+        yield Check("nodes", "ok", f"none now; they are ordered from {names} when jobs need them")
+        return
     # A server that has only just started has its first agent still on the way.
     while not any(node["state"] == "up" for node in found) and time.monotonic() < give_up_at:
         time.sleep(0.1)

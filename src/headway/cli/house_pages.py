@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -97,3 +99,11 @@ def _start(job: Shown) -> str:
     if job["exact"]:
         return f"in {show_duration(seconds)}"
     return f"in about {show_duration(seconds)}" if job["guessed"] else f"not before {show_duration(seconds)} from now"
+
+
+def request(found: Shown) -> str:
+    """What an order would send: a script as it is read by the program that gets it, anything else as plain data."""
+    asked = found["request"]
+    if "script" in asked:
+        return f"{shlex.join(asked['argv'])} <<'SCRIPT'\n{asked['script']}SCRIPT"
+    return json.dumps(asked, indent=2, ensure_ascii=False)

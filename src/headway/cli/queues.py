@@ -81,6 +81,17 @@ def pool_set(name: str, words: Sequence[str], output: Output) -> int:
     return _done(output, name, pool, f"pool {name} is set")
 
 
+@pool.command(name="render")
+@click.argument("name")
+@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="How many nodes are ordered.")
+@output_options
+def pool_render(name: str, nodes: int, output: Output) -> int:
+    """Print exactly what would be sent for an order of nodes, and send nothing. Tokens are left out."""
+    found = connect(output).house.render_pool(name, nodes)
+    output.show(found, lambda: house_pages.request(found), lambda: found["nodes"])
+    return exits.OK
+
+
 @pool.command(name="rm")
 @click.argument("name")
 @output_options

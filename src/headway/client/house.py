@@ -41,6 +41,10 @@ class House:
         """Let a pool go: its jobs finish, then its nodes are given back."""
         return dict(self._ask("DELETE", f"/pools/{_word(name)}")["pool"])
 
+    def render_pool(self, name: str, nodes: int = 1) -> dict[str, Any]:
+        """Exactly what an order of so many nodes would send to the pool's engine, without sending it."""
+        return dict(self._get(f"/pools/{_word(name)}/render?nodes={nodes}"))
+
     def hosts(self) -> list[dict[str, Any]]:
         """How the hosts are that the server reaches by ssh; each is asked now."""
         return list(self._get("/hosts")["hosts"])

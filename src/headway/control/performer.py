@@ -16,6 +16,7 @@ import structlog
 
 from headway.control.commands import Command
 from headway.control.desk import Desk
+from headway.control.dry_run import rendered
 from headway.control.ordering import GivenBack, NotOrdered, Ordered, SawOrders
 from headway.control.setting_up import PoolGone, put_pool
 from headway.control.syncing import lose_node
@@ -111,6 +112,11 @@ class Performer:
             if isinstance(engine, Examinable):
                 found += [{"pool": pool.name, **each} for each in self._call(engine.examine)]
         return found
+
+    def render(self, name: str, nodes: int) -> dict[str, Any]:
+        """What the engine of a pool would be asked for so many nodes. Nothing is asked of it."""
+        pool = self._control.cycle.book.house.pool(name)
+        return rendered(pool, self._engine(pool), nodes)
 
     def look(self) -> None:
         """Look at the engines now rather than at the next round."""

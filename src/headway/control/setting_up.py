@@ -17,6 +17,7 @@ from headway.core.events import Event
 from headway.core.hosts import node_of
 from headway.core.lifecycle import StopDecided
 from headway.core.model import Cause, Node, NodeId, Pool, Queue, State
+from headway.core.node_names import check_node_names
 from headway.core.pool_spec import LEAVING, ONLY_LOCAL, Engines, read_pool, show_pool
 from headway.core.queue_spec import read_licences, read_queue, show_queue
 
@@ -92,6 +93,7 @@ class SetPool:
         if former:
             pool = replace(pool, options={**pool.options, "former_hosts": former})
         if pool != known:
+            check_node_names(pool, house.pools.values())
             put_pool(desk, pool)
             _say(desk, "PoolChanged", {"pool": self.name, "by": self.by, **show_pool(pool)})
         return pool

@@ -71,10 +71,10 @@ class Sightings:
 
 @runtime_checkable
 class Examinable(Protocol):
-    """An engine whose hosts can be asked how they are, for `doctor`."""
+    """An engine whose hosts, or whose platform, can be asked how they are, for `doctor`."""
 
     def examine(self) -> list[dict[str, Any]]:
-        """For each host: `node`, `host`, and what it answers, or `error`."""
+        """For each host: `node`, `host`, and what it answers, or `error`. For a platform: `platform` and the like."""
         ...
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import time
@@ -46,6 +47,7 @@ RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING
 CLAIMS = frozenset({"NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "FAILED", "OUT_OF_MEMORY", "PREEMPTED", "DEADLINE"})
 FORMAT = "JobID:|,Name:|,State:|,Reason:|,NumNodes:|,RestartCnt:|,TimeLeft:|"
 FOR_SLURM = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "SLURM_CONF", "KRB5CCNAME")
+PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol")
 CALL_S_MAX = 30.0
 RELEASED_WITHIN_S = 45.0
 LOOK_EVERY_S = 0.1
@@ -140,7 +142,7 @@ class SlurmEngine:
             "ship_follow_every_s": self._settings.log_follow_every_s,
             **{name: self._given[name] for name in ("life_s", "notice_s", "grace_s")},
             # A dry run shows the text; the tokens are put in when it is sent.
-            "tokens": dict.fromkeys(order.nodes, "…"),
+            "tokens": dict.fromkeys(self._names(order), "(left out)"),
         }
         return Request(order, {"argv": words, "said": said, "script": script(order, self._pool, self._given, said)})
 
@@ -149,16 +151,17 @@ class SlurmEngine:
         if any(each.state not in CLAIMS for each in self._ours(order.id)):
             return
         said = dict(request.text["said"])
-        names = [f"{node}{again}" for node in order.nodes for again in self._restarts()]
-        said["tokens"] = {name: self._token_for(name) for name in names}
+        said["tokens"] = {name: self._token_for(name) for name in self._names(order)}
         content = script(order, self._pool, self._given, said)
         done = self._run(request.text["argv"], content)
         if done.returncode != 0:
             raise Unavailable(f"Slurm refused: {_sentence(done)}")
 
-    def _restarts(self) -> list[str]:
+    def _names(self, order: Order) -> list[str]:
+        """What the order's nodes are called, now and after Slurm has started them again."""
         again = self._given.get("requeue") in ("yes", "true")
-        return ["", *(f"-r{number}" for number in range(1, RESTARTS_MOST + 1) if again)]
+        behind = ["", *(f"-r{number}" for number in range(1, RESTARTS_MOST + 1) if again)]
+        return [f"{node}{each}" for node in order.nodes for each in behind]
 
     def sightings(self) -> Sightings:
         seen: dict[NodeId, Sighting] = {}
@@ -196,6 +199,21 @@ class SlurmEngine:
     def last_words(self, node: NodeId) -> str:
         found = self._ours(order_of(node))
         return f"Slurm says of job {found[0].job}: {found[0].state}, {found[0].reason}" if found else ""
+
+    def examine(self) -> list[dict[str, Any]]:
+        """For `doctor`: Slurm's programs, whether its controller answers, and as whom everything runs there."""
+        programs = {name: shutil.which(name, path=self._env["PATH"]) or "" for name in PROGRAMS}
+        found: dict[str, Any] = {"platform": "slurm", "user": _user(), "programs": programs}
+        try:
+            began = time.monotonic()
+            said = self._run(["scontrol", "ping"])
+            found["took_ms"] = round((time.monotonic() - began) * 1000)
+            # Of several controllers one is enough; the exit code counts all of them.
+            if " is UP" not in said.stdout:
+                found["error"] = f"slurmctld does not answer: {_sentence(said)}"
+        except Unavailable as error:
+            found["error"] = error.message
+        return [found]
 
     # --- Slurm ---
 
@@ -297,6 +315,13 @@ def _left_s(said: str) -> float | None:
     for part in parts:
         seconds = seconds * 60 + int(part)
     return seconds + int(days or 0) * 86400
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _sentence(done: subprocess.CompletedProcess[str]) -> str:
