@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import idle, latency, limit, progress, queue, scheduler, throughput
+from bench import idle, latency, limit, postgres, progress, queue, scheduler, throughput
 from bench.house import House, house
 from bench.table import Table
 
@@ -108,6 +108,11 @@ class Run:
         for what, value, unit, goal in scheduler.rows():
             self.table.amount(what, value, f" {unit}", goal, digits=1)
 
+    def postgres(self) -> None:
+        say("PostgreSQL, and a takeover")
+        for what, value, unit, goal in postgres.rows():
+            self.table.amount(what, value, f" {unit}", goal, digits=1)
+
     def queue(self) -> None:
         say("a queue of 100,000 jobs")
         with house() as mine:
@@ -135,6 +140,7 @@ def main() -> int:
         run.progress()
         run.scheduler()
         run.queue()
+        run.postgres()
     facts = {"python": platform.python_version(), "kernel": f"{platform.system()} {platform.release()}"}
     cores = len(os.sched_getaffinity(0))
     found = {"rate": run.rate, "fsync_ms": run.fsync_ms, "cpus": CPUS, "cores": cores, "rounds": ROUNDS}
