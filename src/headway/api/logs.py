@@ -76,7 +76,7 @@ def routes(services: Services) -> APIRouter:
         if not services.leading:
             return
         until = services.mono() + FOLLOWED_S
-        services.control.run(lambda cycle: cycle.follow_log(job, until, services.now()))
+        services.control.run(lambda cycle: cycle.follow_log(job, until, services.control.now()))
 
     @router.get("/jobs/{ref}/logs/raw", responses=RAW)
     async def raw(

@@ -190,7 +190,7 @@ class Services:
         """Answer every held request, so that the server can end at once."""
         self.hub.let_all_go()
         if self.leading and self.control.alive:
-            self.control.run(lambda cycle: cycle.let_all_go(self.now()))
+            self.control.run(lambda cycle: cycle.let_all_go(self.control.now()))
 
 
 async def settled(future: Future[Any]) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol
 
 import structlog
 
+from headway.control.clock import boottime_s
 from headway.control.cycle import Cycle
 from headway.core.errors import HeadwayError, Unavailable
 from headway.core.events import Event
@@ -40,11 +41,6 @@ class NotLeader(HeadwayError):
         where = f"the leader is at {leader}" if leader else "at the moment no server does"
         super().__init__(f"this server does not lead; {where}")
         self.leader = leader
-
-
-def boottime_s() -> float:
-    """A clock that nobody sets, and that goes on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Term(Protocol):
@@ -73,6 +69,9 @@ class Away:
 
     @property
     def cycle(self) -> Cycle:
+        self._refuse()
+
+    def now(self) -> float:
         self._refuse()
 
     def do(self, command: Any) -> NoReturn:

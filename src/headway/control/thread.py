@@ -14,25 +14,35 @@ from typing import Any
 
 import structlog
 
+from headway.control.clock import SteadyClock
 from headway.control.commands import Command, Why, WhyMany
 from headway.control.cycle import Ask, Cycle
 from headway.control.sessions import Reply
 from headway.control.syncing import Sync
 from headway.core.errors import BadInput, Unavailable
+from headway.core.units import show_duration
 from headway.store.protocol import LeaderLost
 
 QUESTIONS = (Why, WhyMany)  # They need no commit, so they make no stream.
 log = structlog.get_logger()
 Fail = Callable[[BaseException], None]
 STREAM = 4  # Commands that follow each other within so many `gather_s` are a stream.
+CLOCK_SET_S = 2.0  # A machine's clock that is off by more than this was set.
 RIDE = 2  # In a stream, agents' calls wait so many `gather_s` more for a command whose commit they can share.
 
 
 class ControlThread:
     """`do` for a command and its result, `sync` for an agent's call, `run` for anything else on that thread."""
 
-    def __init__(self, cycle: Cycle, on_lost_lead: Callable[[], None], sure: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        cycle: Cycle,
+        on_lost_lead: Callable[[], None],
+        sure: Callable[[], bool] = lambda: True,
+        now: SteadyClock | None = None,
+    ) -> None:
         self.cycle = cycle
+        self.now = now or SteadyClock()
         self._sure = sure  # Whether this server leads for certain: only then may it renew a node's lease.
         self._commands: deque[Ask] = deque()
         # Agents' calls, and work between two turns; each with whom to tell when it will never be done.
@@ -94,7 +104,7 @@ class ControlThread:
                 future.set_exception(Unavailable("this server may no longer lead", "ask the others"))
 
         try:
-            self.cycle.reply(sync, time.time(), time.monotonic(), deliver)
+            self.cycle.reply(sync, self.now(), time.monotonic(), deliver)
         except (KeyError, TypeError, ValueError) as error:
             future.set_exception(BadInput(f"the sync cannot be answered: {error!r}"))
 
@@ -128,7 +138,7 @@ class ControlThread:
         finally:
             self._stopping = self._over = True
             self._let_down()
-            self.cycle.let_all_go(time.time())
+            self.cycle.let_all_go(self.now())
 
     def _let_down(self) -> None:
         """Tell those who still wait that nothing comes any more."""
@@ -150,11 +160,26 @@ class ControlThread:
             self._calls_taken_at = mono
             asks += self._take_calls(settings.batch_most)
         if mono - self.cycle.last_tick >= settings.tick_every_s:
-            asks += [Ask(command, _ignore, _complain) for command in self.cycle.tick(time.time(), mono)]
+            self._look_at_the_clock()
+            asks += [Ask(command, _ignore, _complain) for command in self.cycle.tick(self.now(), mono)]
         if self.cycle.plan_due and any(isinstance(ask.command, QUESTIONS) for ask in asks):
-            self.cycle.turn([], time.time(), mono)  # Who asks why hears of a plan that knows every job.
+            self.cycle.turn([], self.now(), mono)  # Who asks why hears of a plan that knows every job.
         if asks or (gathered and self.cycle.plan_due):
-            self.cycle.turn(asks, time.time(), mono, gathered)
+            self.cycle.turn(asks, self.now(), mono, gathered)
+
+    def _look_at_the_clock(self) -> None:
+        """Say it when somebody has set the machine's clock: times that are shown are not the wall's for a while."""
+        set_by_s, known = self.now.behind_s, "clock" in self.cycle.troubles
+        if abs(set_by_s) < CLOCK_SET_S:
+            self.cycle.troubles.pop("clock", None)
+            return
+        if not known:
+            log.warning("clock was set", by_s=round(set_by_s, 1))
+        way = "ahead of" if set_by_s > 0 else "behind"
+        self.cycle.troubles["clock"] = (
+            f"this machine's clock was set, and is {show_duration(abs(set_by_s))} {way} the server's time, which follows "
+            "slowly so that no job is ended early or kept waiting; schedules follow with it, or after a restart"
+        )
 
     def _rest(self) -> None:
         """Wait until there is something to do."""

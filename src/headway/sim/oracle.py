@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headway.core.invariants import broken_in, broken_on_nodes
-from headway.core.model import Job, JobId, split_key
+from headway.core.model import Cause, Job, JobId, State, split_key
 from headway.core.states import FOLLOWS, TASK_FOLLOWS
 from headway.store.protocol import Batch, Committed, Store
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from headway.sim.run import Simulation
 
 CLOCK_ERROR = 1.005  # A node's clock may be wrong by less than this; the server's one percent covers it.
+
+LIMIT_ERROR = 0.985  # The server follows a clock that was set by one percent at most.
 
 
 class Broken(Exception):
@@ -60,6 +62,7 @@ class Oracle:
         self.world = simulation.world
         self.jobs: dict[JobId, Job] = {}  # As last saved; forgotten ones too.
         self.forgotten: set[JobId] = set()
+        self.ran_since: dict[tuple[JobId, int], tuple[float, int]] = {}  # When, and under which start of the server.
         self.events = 0
         self.saves = 0
         self.real: dict[tuple[JobId, int], Real] = {}
@@ -126,9 +129,24 @@ class Oracle:
             where = f" on {', '.join(job.attempt.nodes)}" if job.attempt else ""
             cause = f" ({job.cause.value}: {job.detail})" if job.cause else ""
             self.world.tell(job.id, f"saved as {job.state.value}, attempt {job.number}{where}{cause}")
+        self._in_time(job)
         if job.attempt is not None:
             self.places.setdefault((job.id, job.number), (self.world.now, job.attempt.nodes))
         self.jobs[job.id] = job
+
+    def _in_time(self, job: Job) -> None:
+        """A time limit is reached when that time has passed, whatever the server's wall clock shows meanwhile."""
+        starts, limit_s = self.simulation.server.starts, job.spec.wall_s_max
+        if limit_s is None or job.attempt is None:
+            return
+        if job.state is State.RUNNING:
+            self.ran_since.setdefault((job.id, job.number), (self.world.now, starts))
+        elif job.state is State.STOPPING and job.cause is Cause.TIME_LIMIT:
+            since, by = self.ran_since.get((job.id, job.number), (0.0, 0))
+            ran_s = self.world.now - since
+            # A new server begins with the wall clock as it finds it.
+            if by == starts and ran_s < limit_s * LIMIT_ERROR:
+                self.breaks(job.id, f"{job.id} was ended by its time limit of {limit_s:.1f} s after {ran_s:.1f} s")
 
     # --- processes ---
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from headway.control import cycle, progress, syncing
 from headway.control.book import LogEnds
+from headway.control.clock import SteadyClock
 from headway.control.commands import Stop, Submit
 from headway.control.cycle import Ask, Cycle, GiveUp
 from headway.control.desk import Desk
@@ -196,7 +197,7 @@ def _told_too_early() -> Iterator[None]:
 @plant("a repeated submit makes another job")
 def _no_key() -> Iterator[None]:
     with (
-        _put(Submit, "_known", lambda self, desk: None),
+        _put(Submit, "known", lambda self, desk: None),
         _put(MemoryStore, "commit", _without_keys(MemoryStore.commit)),
     ):
         yield
@@ -216,6 +217,12 @@ def _twice() -> Iterator[None]:
         return ends
 
     with _put(LogEnds, "follows", lambda *_: True), _put(MemoryStore, "_save_logs", save_logs):
+        yield
+
+
+@plant("the server counts time by a clock that anybody may set", clock_jumps_per_hour=60.0)
+def _wall_clock() -> Iterator[None]:
+    with _put(SteadyClock, "__call__", lambda self: self._wall()):
         yield
 
 

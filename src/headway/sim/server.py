@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from headway.control.clock import SteadyClock
 from headway.control.commands import Command
 from headway.control.cycle import Ask, Cycle
 from headway.core.errors import HeadwayError, Unavailable
@@ -78,6 +79,7 @@ class Server:
         lead = store.take_lead(f"server-{self.starts}", "", self.wall(), simulation.settings.lead_lease_s)
         assert lead is not None
         self._inbox = []
+        self._clock = SteadyClock(self.wall, lambda: self.world.now)
         self.cycle = Cycle(store, simulation.settings, [simulation.pool], lead.epoch, self.mono(), _ignore)
         simulation.oracle.listening_since = self.mono()
         self.world.tell("server", f"started with epoch {lead.epoch}")
@@ -119,7 +121,11 @@ class Server:
         return self.asleep_until > self.world.now
 
     def wall(self) -> float:
+        """The machine's clock, which anybody may set."""
         return self.world.now + self.wall_offset_s
+
+    def now(self) -> float:
+        return self._clock()
 
     def mono(self) -> float:
         return self.world.now - self.mono_lag_s
@@ -149,7 +155,7 @@ class Server:
             sync = cycle.heard(body, self.mono())
 
             def done(_: object) -> None:
-                cycle.reply(sync, self.wall(), self.mono(), self._touch(answer))
+                cycle.reply(sync, self.now(), self.mono(), self._touch(answer))
 
             return Ask(sync, done, self._complain(fail))
 
@@ -199,7 +205,7 @@ class Server:
             return
         try:
             asks = self._drain()  # First hear who has called, then look who is silent: as the control thread does.
-            asks += [Ask(each, _ignore, self._complain(_ignore)) for each in cycle.tick(self.wall(), self.mono())]
+            asks += [Ask(each, _ignore, self._complain(_ignore)) for each in cycle.tick(self.now(), self.mono())]
             self._work(cycle, asks)
         except Crashed as crash:
             self.crash(str(crash))
@@ -211,7 +217,7 @@ class Server:
         return [item if isinstance(item, Ask) else item() for item in inbox]
 
     def _work(self, cycle: Cycle, asks: list[Ask]) -> None:
-        if (asks or cycle.plan_due) and cycle.turn(asks, self.wall(), self.mono()):
+        if (asks or cycle.plan_due) and cycle.turn(asks, self.now(), self.mono()):
             self._turn_soon()
 
 
