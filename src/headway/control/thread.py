@@ -177,8 +177,8 @@ class ControlThread:
             log.warning("clock was set", by_s=round(set_by_s, 1))
         way = "ahead of" if set_by_s > 0 else "behind"
         self.cycle.troubles["clock"] = (
-            f"this machine's clock was set, and is {show_duration(abs(set_by_s))} {way} the server's time, which follows "
-            "slowly so that no job is ended early or kept waiting; schedules follow with it, or after a restart"
+            f"this machine's clock was set, and is {show_duration(abs(set_by_s))} {way} the server's time, which "
+            "follows slowly so that no job is ended early or kept waiting; schedules follow with it, or after a restart"
         )
 
     def _rest(self) -> None:
