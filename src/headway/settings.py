@@ -217,5 +217,10 @@ def is_loopback(host: str) -> bool:
     return host in ("localhost", "::1", "[::1]") or host.startswith("127.")
 
 
+def url_at_home(settings: Settings, url: str) -> str:
+    """Where this machine's own commands find its server: with TLS, under the name that the certificate bears."""
+    return settings.advertise_url.rstrip("/") if settings.tls_cert_file and settings.advertise_url else url
+
+
 def says(name: str) -> str:
     return next(str(each.metadata["says"]) for each in fields(Settings) if each.name == name)

@@ -24,7 +24,7 @@ import structlog
 
 from headway.core.errors import BadInput, OperatorError, ServerTaken
 from headway.core.model import Pool
-from headway.settings import Home, Resolved, Settings, is_loopback
+from headway.settings import Home, Resolved, Settings, is_loopback, url_at_home
 from headway.storage.protocol import Storage
 
 ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"  # Without letters and digits that look alike.
@@ -502,7 +502,7 @@ def serve(resolved: Resolved, home: Home) -> None:
     runner.append(http_server(server.app, end, server.services.end_waiting, settings))
     role = OneOfSeveral(server) if is_shared(settings) else Alone(server, end)
     role.start()
-    write_server_file(home, url)
+    write_server_file(home, url_at_home(settings, url))
     collect_seldom()
     log.info("server started", url=url, pid=os.getpid())
     try:

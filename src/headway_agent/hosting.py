@@ -34,7 +34,8 @@ LOOK_EVERY_S = 0.01
 OUT_BYTES_MAX = 1 << 20
 WORDS_BYTES = 4096
 # All that an agent gets of the login's environment.
-FOR_AGENTS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
+FOR_AGENTS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
+              "SSL_CERT_FILE", "SSL_CERT_DIR", "HEADWAY_AGENT_CA_FILE")  # fmt: skip
 
 
 class Trouble(Exception):
