@@ -458,7 +458,7 @@ def _forget(state: State, key: str, acts: list[Act]) -> None:
 
 def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
     key, do = duty["task"], duty["do"]
-    set_duty(state, key, do)
+    set_duty(state, key, str(duty.get("mark") or do))
     task = state.tasks.get(key)
     if do == "claim" and (task is None or _resumes_elsewhere(task, duty)):
         task = state.tasks[key] = Task(key, HOLDING, duty)

@@ -78,17 +78,18 @@ def change(state: State, key: str, urgent: bool, now: float) -> None:
     state.urgent += state.changed[key] - bool(was)
 
 
-def set_duty(state: State, key: str, do: str | None) -> None:
+def set_duty(state: State, key: str, word: str | None) -> None:
+    """Keep what the server last said to do: the duty's mark, or from an older server its word."""
     before = state.duties.get(key)
-    if before == do:
+    if before == word:
         return
     if before is not None:
         state.duties_xor ^= mark(key, before)
-    if do is None:
+    if word is None:
         del state.duties[key]
     else:
-        state.duties[key] = do
-        state.duties_xor ^= mark(key, do)
+        state.duties[key] = word
+        state.duties_xor ^= mark(key, word)
 
 
 def next_call(state: State, now: float) -> str:
@@ -133,6 +134,7 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
         "reports": reports,
         "reports_digest": f"{state.reports_xor:016x}",
         "duties_digest": f"{state.duties_xor:016x}",
+        "marks": True,
         "logs": [dict(vars(piece)) for piece in state.ranges],
         "wait_s": wait_s,
     }

@@ -224,6 +224,7 @@ class Cycle:
         """An agent calls. Hearing it renews its lease, and writes nothing."""
         session = self.session(str(body["node"]), mono)
         session.heard_at = mono
+        session.digests_marks(bool(body.get("marks")))
         if session.silent:
             session.silent = False
             self._reopen(session.node)

@@ -42,6 +42,7 @@ class Session:
     said: int = 0  # How many replies were made: two calls may be answered at once, and their replies overtake.
     sent: dict[str, tuple[str, float]] = field(default_factory=dict)  # Wire key -> (what to do, grace).
     sent_digest: int = 0
+    marks: bool = False  # Whether this agent digests a duty's mark, not only its word.
     reported: dict[str, str] = field(default_factory=dict)  # Wire key -> phase that the agent reported.
     reported_digest: int = 0
     follow: frozenset[str] = frozenset()
@@ -69,22 +70,35 @@ class Session:
         self.reported.clear()
         self.reported_digest = 0
 
+    def digests_marks(self, marks: bool) -> None:
+        """What the agent says of itself: an older one digests the words alone."""
+        if marks != self.marks:
+            self.marks, self.sent_digest = marks, 0
+            for key, duty in self.sent.items():
+                self.sent_digest ^= mark(key, self.digested(duty))
+
+    def digested(self, duty: tuple[str, float]) -> str:
+        return mark_of(duty) if self.marks else duty[0]
+
     def send(self, key: str, duty: tuple[str, float]) -> None:
-        old = self.sent.get(key)
-        if old is not None:
-            self.sent_digest ^= mark(key, old[0])
+        self.unsend(key)
         self.sent[key] = duty
-        self.sent_digest ^= mark(key, duty[0])
+        self.sent_digest ^= mark(key, self.digested(duty))
 
     def unsend(self, key: str) -> None:
         old = self.sent.pop(key, None)
         if old is not None:
-            self.sent_digest ^= mark(key, old[0])
+            self.sent_digest ^= mark(key, self.digested(old))
 
 
 def mark(key: str, word: str) -> int:
     """One entry's share of a digest. Digests are the XOR of all shares, so they can be kept by deltas."""
     return int.from_bytes(hashlib.blake2b(f"{key} {word}".encode(), digest_size=8).digest(), "big")
+
+
+def mark_of(duty: tuple[str, float]) -> str:
+    """All that tells a duty from the one before it: a stop whose grace was shortened is another stop."""
+    return f"{duty[0]} {duty[1]:.1f}" if duty[1] else duty[0]
 
 
 def show(digest: int) -> str:
@@ -139,6 +153,8 @@ def changes(session: Session, book: Book, now: float, full: bool) -> tuple[list[
             duties.append(body_of(job, task, duty, now, full, book.trail))
             if job.spec.launcher == "mpi" and "argv" in duties[-1]:
                 duties[-1]["gang_key"] = gang_key(book.secret, job)
+            if session.marks:
+                duties[-1]["mark"] = mark_of(duty)
             session.send(key, duty)
     gone = [key for key in session.sent if key not in here] if len(session.sent) != len(here) else []
     # What a node has though nobody wants it any more: its keeper died before it heard that it may forget it.
