@@ -68,7 +68,7 @@ def test_a_shortened_stop_is_sent_again_when_its_reply_was_lost() -> None:
     assert not stops(pair.exchange(lost=True)[1])
     assert stops(pair.exchange()[1]) == [pytest.approx(1.0, abs=0.2)]
     reply, acts = pair.exchange()
-    assert not reply["full"] and not reply["duties"] and not stops(acts), "what was heard is not said again"
+    assert (reply["full"], reply["duties"], stops(acts)) == (False, [], []), "what was heard is not said again"
 
 
 def test_an_agent_that_knows_no_marks_is_sent_none_and_keeps_in_step() -> None:
@@ -76,7 +76,8 @@ def test_an_agent_that_knows_no_marks_is_sent_none_and_keeps_in_step() -> None:
     pair.run_a_job()
     pair.stop(600.0)
     reply, acts = pair.exchange()
-    assert "mark" not in reply["duties"][0] and stops(acts)
+    assert "mark" not in reply["duties"][0]
+    assert stops(acts)
     assert not pair.exchange()[0]["full"]
 
 
