@@ -354,7 +354,7 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
     cycle.servers = server.addresses
     control = ControlThread(cycle, on_lost_lead, sure)
     performer = Performer(control, engine_maker(server))
-    services.examine, services.render = performer.examine, performer.render
+    services.examine, services.render, services.release = performer.examine, performer.render, performer.release
     shelf = Shelf(store, storage, control)
     collecting.append(Collecting(store, storage, shelf, control))
     also = [collecting[0].collect_unnamed]

@@ -53,6 +53,23 @@ def test_a_pool_is_listed_with_what_is_free(server: Serving) -> None:
     assert server.ok("DELETE", "/pools/lab")["pool"]["state"] == "leaving"
 
 
+def test_a_node_is_given_back_but_not_under_a_job_unless_forced(server: Serving) -> None:
+    given: list[str] = []
+    server.services.release = lambda node: given.append(node.id)
+    ran = server.submit()
+    server.until("n1", lambda duties: any(key.startswith(ran) for key in duties))
+    status, said, hint = refused(server, "POST", "/nodes/n1/release", {})
+    assert (status, said) == (409, f"n1 is in use by {ran}")
+    assert "--force" in hint
+    assert refused(server, "POST", "/nodes/n1/release", {"force": "yes"})[0] == 422
+    assert refused(server, "POST", "/nodes/n9/release", {})[0] == 404
+    assert not given
+    assert server.ok("GET", "/nodes")["nodes"][0]["state"] == "up"
+    assert server.ok("POST", "/nodes/n1/release", {"force": True})["node"]["released"]
+    assert given == ["n1"]
+    assert server.ok("GET", "/nodes")["nodes"][0]["state"] == "cordoned"
+
+
 def test_a_node_is_cordoned_and_drained(server: Serving) -> None:
     assert server.ok("POST", "/nodes/n1/cordon", {})["node"]["cordoned"]
     assert server.ok("GET", "/nodes")["nodes"][0]["state"] == "cordoned"

@@ -25,7 +25,7 @@ from headway.control.progress_views import price_of
 from headway.control.sealing import KeyRing
 from headway.control.thread import ControlThread
 from headway.core.account import Price
-from headway.core.model import JobId
+from headway.core.model import JobId, Node
 from headway.core.pool_spec import ONLY_LOCAL, Engines
 from headway.core.tokens import Signer
 from headway.settings import Settings
@@ -133,6 +133,7 @@ class Services:
     engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
     ring: KeyRing = field(default_factory=lambda: KeyRing(Path("secrets.keys"), make=False))
     examine: Callable[[], list[dict[str, Any]]] = list  # How the hosts of all pools are.
+    release: Callable[[Node], None] = lambda _node: None  # Have an engine give a node back.
     render: Callable[[str, int], dict[str, Any]] = lambda _name, _nodes: {}  # What an order of a pool would send.
 
     @property

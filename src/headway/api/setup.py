@@ -18,6 +18,7 @@ from headway.api.reading import read_object
 from headway.api.services import Services, settled
 from headway.control import house_views
 from headway.control.cycle import Cycle
+from headway.control.giving_back import ReleaseNode
 from headway.control.setting_up import (
     CLOSING,
     CloseNode,
@@ -116,6 +117,18 @@ def _rest(router: APIRouter, services: Services) -> None:
     async def hosts() -> Response:
         """How the hosts are that engines reach by themselves (ssh, Slurm): asked now, each within its time limit."""
         return JSONResponse({"hosts": await run_in_threadpool(services.examine)})
+
+    @router.post("/nodes/{node}/release", openapi_extra=body({"type": "object"}), responses=ANY)
+    async def release_node(node: str, request: Request) -> Response:
+        """Give a node back: all that is ours on it ends. Refused while a job is there, unless `force` is true."""
+        words = await read_object(request, services.settings.request_bytes_max)
+        check_keys(words, {"force": ""}, "request")
+        force = words.get("force", False)
+        if not isinstance(force, bool):
+            raise BadInput("force: it is true or false")
+        closed = await services.do(ReleaseNode(node, actor_of(request).name, force))
+        await run_in_threadpool(services.release, closed)
+        return JSONResponse({"node": {"id": closed.id, "pool": closed.pool, "released": True}})
 
     @router.post("/nodes/{node}/{how}", openapi_extra=body({"type": "object"}), responses=ANY)
     async def close_node(node: str, how: str, request: Request) -> Response:

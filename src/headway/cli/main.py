@@ -44,7 +44,7 @@ COMMANDS: Table = {
     "pool": ("headway.cli.queues", "pool", "List, set and remove pools: where nodes come from."),
     "licence": ("headway.cli.queues", "licence", "List and set licences that jobs hold while they run."),
     "schedule": ("headway.cli.schedules", "schedule", "Submit jobs again and again, by a cron expression."),
-    "nodes": ("headway.cli.nodes", "nodes", "List the nodes that have called home; cordon and drain them."),
+    "nodes": ("headway.cli.nodes", "nodes", "List the nodes that have called home; cordon, drain and release them."),
     "login": ("headway.cli.login", "login", "Sign in to a shared server."),
     "logout": ("headway.cli.login", "logout", "Forget the token of a server."),
     "whoami": ("headway.cli.login", "whoami", "Say as whom you work, and what you may do."),

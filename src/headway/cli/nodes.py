@@ -50,6 +50,17 @@ def drain(node: str, stop: bool, output: Output) -> int:
     return _close(output, node, "drain", f"{node} is being drained", stop)
 
 
+@nodes.command()
+@click.argument("node")
+@click.option("--force", is_flag=True, help="Also while jobs are there: they end there and start elsewhere.")
+@output_options
+def release(node: str, force: bool, output: Output) -> int:
+    """Give it back: all that is Headway's on it ends. A node that its pool always has comes back new."""
+    answer: dict[str, Any] = connect(output).house.release_node(node, force)
+    output.show(answer, lambda: f"{node} is given back", lambda: [node])
+    return exits.OK
+
+
 def _close(output: Output, node: str, how: str, said: str, stop: bool = False) -> int:
     answer: dict[str, Any] = connect(output).house.close_node(node, how, stop)
     output.show(answer, lambda: said, lambda: [node])

@@ -59,6 +59,10 @@ class House:
         """`cordon`, `drain` or `uncordon` a node; a drain may ask what runs there to save and start elsewhere."""
         return dict(self._ask("POST", f"/nodes/{_word(node)}/{how}", {"stop": stop})["node"])
 
+    def release_node(self, node: str, force: bool = False) -> dict[str, Any]:
+        """Give a node back; refused while a job is there, unless forced: then it starts elsewhere."""
+        return dict(self._ask("POST", f"/nodes/{_word(node)}/release", {"force": force})["node"])
+
     def schedules(self) -> list[dict[str, Any]]:
         return list(self._get("/schedules")["schedules"])
 

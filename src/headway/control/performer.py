@@ -17,6 +17,7 @@ import structlog
 from headway.control.commands import Command
 from headway.control.desk import Desk
 from headway.control.dry_run import rendered
+from headway.control.giving_back import ReleasedByHand
 from headway.control.ordering import GivenBack, NotOrdered, Ordered, SawOrders
 from headway.control.setting_up import PoolGone, put_pool
 from headway.control.syncing import lose_node
@@ -117,6 +118,14 @@ class Performer:
         """What the engine of a pool would be asked for so many nodes. Nothing is asked of it."""
         pool = self._control.cycle.book.house.pool(name)
         return rendered(pool, self._engine(pool), nodes)
+
+    def release(self, node: Node) -> None:
+        """Give one node back now. A standing one comes back at the next look, which also ends an order."""
+        pool = self._control.cycle.book.house.pool(node.pool)
+        if not is_ordered(pool):
+            self._call(self._engine(pool).release, (node.id,))
+            self._do(ReleasedByHand(node))
+        self.look()
 
     def look(self) -> None:
         """Look at the engines now rather than at the next round."""
