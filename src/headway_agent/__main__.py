@@ -86,8 +86,10 @@ def main(words: list[str]) -> int:
         sys.stderr.write(f"error: {problem}\n")
         return 2
     if command == "agent":
+        from headway_agent import trust
         from headway_agent.agent import main as serve
 
+        trust.adopt(f"{flags['node_dir']}/ca.pem")
         return serve(flags)
     if command == "keeper":
         from headway_agent.keeper import main as keep

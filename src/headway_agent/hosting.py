@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from headway_agent import facts, releasing
+from headway_agent import facts, releasing, trust
 from headway_agent.nodedir import NodeDir, write_durably
 from headway_agent.wire import open_socket
 
@@ -210,6 +210,9 @@ def _tell(node_dir: NodeDir, asked: Asked) -> str:
     said = {"url": asked["url"], "via": via}
     if said != known:
         write_durably(path, json.dumps(said).encode())
+    if asked.get("ca") and _read(node_dir.file("ca.pem")) != asked["ca"]:
+        write_durably(node_dir.file("ca.pem"), asked["ca"].encode())
+    trust.adopt(node_dir.file("ca.pem"))
     if asked.get("token") and _read(node_dir.file("token")) != asked["token"]:
         write_durably(node_dir.file("token"), asked["token"].encode())
     return str(via)

@@ -24,7 +24,7 @@ from headway.control.sessions import Parked, Reply, Session
 from headway.control.submitting import numbered
 from headway.control.syncing import Sync, lose_node
 from headway.core.checkpoints import Checkpoint
-from headway.core.errors import HeadwayError, Unavailable
+from headway.core.errors import BadInput, HeadwayError, Unavailable
 from headway.core.events import Event
 from headway.core.lifecycle import ClaimOverdue, StopDecided
 from headway.core.model import Cause, Job, JobId, NodeId, Pool, State
@@ -147,7 +147,7 @@ class Cycle:
             return False
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             # A command reads its caller's words; words that cannot be read are the caller's mistake, not our end.
-            ask.failed(HeadwayError(f"{type(ask.command).__name__} could not be done: {error!r}"))
+            ask.failed(BadInput(f"{type(ask.command).__name__} could not be done: {error!r}"))
             return False
         return True
 

@@ -14,6 +14,7 @@ import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -54,6 +55,7 @@ class SshEngine:
         self._pool = pool
         self._agent = agent
         self._settings = settings
+        self._ca = Path(settings.ca_file).read_text() if settings.ca_file else ""
         self._url = url
         self._listens_at = listens_at or url  # Where a tunnel ends: at this very server.
         self._house = house
@@ -155,7 +157,7 @@ class SshEngine:
         return Sighting(Sight.UP, full or answer.get("trouble", ""))
 
     def _look(self, node: NodeId, host: SshHost, via: bool | None = None) -> Answer | None:
-        asked = {"do": "look", "url": self._url, "token": self._token_for(node), "via": via}
+        asked = {"do": "look", "url": self._url, "token": self._token_for(node), "ca": self._ca, "via": via}
         return self._ask(node, host, asked)
 
     def _mend(self, node: NodeId, host: SshHost, answer: Answer) -> None:
@@ -185,7 +187,7 @@ class SshEngine:
         if answer.get("node", {}).get("agent"):
             return
         via = self._needs_tunnel(host.options.call_home, answer)
-        asked = {"do": "start", "url": self._url, "token": self._token_for(node), "via": via}
+        asked = {"do": "start", "url": self._url, "token": self._token_for(node), "ca": self._ca, "via": via}
         self._ask(node, host, {**asked, "flags": start["flags"], "address": start["address"]})
         if via:
             self._tunnel(node, host, answer["root"])
