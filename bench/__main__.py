@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import idle, latency, limit, postgres, progress, queue, scheduler, throughput
+from bench import crowd, followers, idle, latency, limit, postgres, progress, queue, scheduler, throughput
 from bench.house import House, house
 from bench.table import Table
 
@@ -119,13 +119,53 @@ class Run:
             for what, value, unit, goal in queue.rows(mine):
                 self.table.amount(what, value, f" {unit}", goal, digits=1)
 
+    def crowd(self) -> None:
+        say(f"{crowd.AGENTS:,} agents at one server on PostgreSQL")
+        with postgres.postgres() as databases:
+            held = crowd.measure(next(databases))
+        beats = f"{held.beats_per_s:.0f} beats a second"
+        tasks = crowd.AGENTS * crowd.TASKS_EACH
+        what = f"{crowd.AGENTS:,} agents, {tasks:,} running tasks on PostgreSQL, {beats}: CPU of one core"
+        self.table.amount(what, held.cpu_percent, " %", 60, digits=1)
+        self.table.amount("… CPU for each beat", held.cpu_ms_per_beat, " ms", 3, digits=2)
+        own = sum(held.rows_written.values()) - crowd.not_its_own(held.rows_written)
+        what = f"… rows that beats wrote (the server's own lead and presence: {own})"
+        self.table.none(what, crowd.not_its_own(held.rows_written))
+        self.table.none("… calls that failed", sum(held.errors.values()))
+        self.table.amount("… resident", held.rss_mb, " MB")
+        self.table.amount(
+            f"… before: all joined after {held.joined_s:.0f} s, all tasks ran after", held.started_s, " s"
+        )
+        self.table.amount("… before: CPU for each task, from its submission until it ran", held.start_cpu_ms, " ms")
+
+    def followers(self) -> None:
+        say(f"{followers.FOLLOWERS} followers of one log")
+        with house() as mine:
+            found = followers.measure(mine)
+        what = f"{followers.FOLLOWERS} followers of one log: threads more than with one ({found.threads_alone})"
+        self.table.none(what, max(0, found.threads - found.threads_alone))
+        self.table.amount("… resident for each", found.kb_each, " kB", 200)
+        what = f"… CPU for each new line, delivered to all (to one: {found.cpu_ms_per_line_alone:.0f} ms)"
+        self.table.amount(what, found.cpu_ms_per_line, " ms", 200)
+
+
+ALONE = {"crowd": Run.crowd, "followers": Run.followers, "postgres": Run.postgres}
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out the 10,000 jobs and the idle time")
-    quick = parser.parse_args().quick
+    parser.add_argument("--only", choices=ALONE, help="measure this alone, and keep nothing")
+    words = parser.parse_args()
+    quick = words.quick
     begin, load_before = time.monotonic(), os.getloadavg()[0]
     run = Run()
+    if words.only:
+        ALONE[words.only](run)
+        sys.stdout.write(run.table.markdown())
+        loads = f"load average {load_before:.1f} before, {os.getloadavg()[0]:.1f} after"
+        say(f"done in {time.monotonic() - begin:.0f} s; {loads}")
+        return 0
     run.batch("1,000 jobs in one batch request", 1000, 4)
     run.single(f"1,000 jobs, a request each, on {CONNECTIONS} connections", CONNECTIONS, 6)
     run.single("1,000 jobs, a request each, one after another", 1, 6)
@@ -141,6 +181,8 @@ def main() -> int:
         run.scheduler()
         run.queue()
         run.postgres()
+        run.crowd()
+        run.followers()
     facts = {"python": platform.python_version(), "kernel": f"{platform.system()} {platform.release()}"}
     cores = len(os.sched_getaffinity(0))
     found = {"rate": run.rate, "fsync_ms": run.fsync_ms, "cpus": CPUS, "cores": cores, "rounds": ROUNDS}

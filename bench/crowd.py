@@ -12,12 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.house import House
+from bench.house import House, house
 from bench.idle import cpu_s, memory_mb
-from bench.postgres import house_on, written
+from bench.postgres import shared
 from bench.wires import Wire, open_wire, request
 from headway_agent import decide as agent
 
@@ -125,6 +126,10 @@ class Agent:
             asyncio.get_running_loop().call_later(RETRY_S, self._pump)
 
 
+def _all_joined(agents: list[Agent]) -> bool:
+    return all(each.joined for each in agents)
+
+
 class Crowd:
     """All agents of one process."""
 
@@ -148,7 +153,7 @@ class Crowd:
             some = self.agents[first : first + JOIN_AT_ONCE]
             for each in some:
                 each.begin()
-            await self.until(lambda some=some: all(each.joined for each in some), "agents that have joined")  # type: ignore[misc]
+            await self.until(partial(_all_joined, some), "agents that have joined")
 
     def running(self) -> int:
         return sum(len(each.state.going) for each in self.agents)
@@ -161,8 +166,8 @@ class Crowd:
             await asyncio.sleep(0.1)
 
 
-def measure(postgres_url: str, agents: int = AGENTS) -> Found:
-    with house_on(postgres_url, sync_wait_s=str(BEAT_S)) as mine:
+def measure(store_url: str, agents: int = AGENTS) -> Found:
+    with house(**shared(store_url), sync_wait_s=str(BEAT_S)) as mine:
         return asyncio.run(_measure(mine, agents))
 
 
@@ -209,6 +214,15 @@ async def _look(mine: House, crowd: Crowd, store_url: str) -> Found:
     per_beat_ms = 1000 * spent_s / max(1, beaten)
     errors = dict(crowd.errors.most_common(3))
     return Found(100 * spent_s / wall_s, beaten / wall_s, per_beat_ms, rows, rss, 0.0, 0.0, 0.0, errors)
+
+
+def written(url: str) -> dict[str, int]:
+    """How many rows were written so far, by table."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as look:
+        found = look.execute("SELECT relname, n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_user_tables").fetchall()
+    return {str(table): int(rows) for table, rows in found}
 
 
 def not_its_own(rows: Mapping[str, int]) -> int:

@@ -19,7 +19,11 @@ LOOK_S = 10.0
 SETTLE_S = 2.0
 READY_S_MAX = 60.0
 WAIT_S = 20
-WRITES = ["/bin/sh", "-c", f"while :; do echo a line of an ordinary log, of ordinary length; sleep {LINE_EVERY_S}; done"]
+WRITES = [
+    "/bin/sh",
+    "-c",
+    f"while :; do echo a line of an ordinary log, of ordinary length; sleep {LINE_EVERY_S}; done",
+]
 
 
 @dataclass(frozen=True)

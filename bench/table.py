@@ -12,10 +12,11 @@ class Row:
     value: float
     goal: float
     unit: str
+    strict: bool = False  # The goal holds though it is 0, which else means that there is none.
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
-        if self.goal <= 0:
+        if self.goal <= 0 and not self.strict:
             return self.what, self.measured, "–", "–"
         return self.what, self.measured, f"≤ {self.goal:g}{self.unit}", "yes" if self.value <= self.goal else "NO"
 
@@ -29,6 +30,10 @@ class Table:
 
     def amount(self, what: str, value: float, unit: str, goal: float = 0.0, digits: int = 0) -> None:
         self.rows.append(Row(what, f"{value:.{digits}f}{unit}", value, goal, unit))
+
+    def none(self, what: str, count: int) -> None:
+        """What must not be there at all."""
+        self.rows.append(Row(what, f"{count}", count, 0, "", strict=True))
 
     def markdown(self) -> str:
         head = ("", "measured", "goal", "met")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.access import find_job
+from headway.api.access import actor_of, check, find_job
 from headway.api.documents import ANY, RAW
 from headway.api.services import Services
 from headway.control import views
@@ -22,6 +23,7 @@ LIMIT_BYTES = 4 * 2**20
 WAIT_S_MAX = 60.0
 LOOK_AGAIN_S = 5.0  # A held answer looks again now and then, and keeps its node shipping at once.
 FOLLOWED_S = 15.0  # How long a node goes on shipping at once after the last question.
+TOLD_AGAIN_S = 2.0  # However many follow a log, its node hears of it only so often.
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,18 @@ class Piece:
     @property
     def next(self) -> int:
         return self.start + len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which bytes somebody asks for."""
+
+    attempt: int
+    task: int
+    rank: int
+    stream: str
+    offset: int
+    limit: int
 
 
 def read_piece(services: Services, ranges: list[LogRange], offset: int, limit: int) -> Piece:
@@ -55,28 +69,63 @@ def read_piece(services: Services, ranges: list[LogRange], offset: int, limit: i
     return Piece(b"".join(parts), start, start - offset)
 
 
+class Tails:
+    """The ends of logs that grow: looked at once for all who are at the same place."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._told: dict[str, float] = {}  # Job -> when its nodes were last told that it is followed.
+
+    async def look(self, job: str, wanted: Wanted, waits: bool) -> tuple[Job, Piece]:
+        if not waits:
+            # Who does not wait sees what was saved a moment ago, though no news of it has come here yet.
+            return await run_in_threadpool(self._look, job, wanted)
+        made = partial(self._look, job, wanted)
+        return await self._services.hub.looks.share(job, wanted, made, _size_of, keep=self._services.leading)
+
+    def _look(self, job: str, wanted: Wanted) -> tuple[Job, Piece]:
+        """The job, and after it the bytes: of a job that is over, no byte that was saved is missed."""
+        store = self._services.store
+        seen = views.find_job(store, job)
+        mine = (wanted.task, wanted.rank, wanted.stream)
+        ranges = [each for each in store.logs(job, wanted.attempt) if (each.task, each.rank, each.stream) == mine]
+        return seen, read_piece(self._services, ranges, wanted.offset, wanted.limit)
+
+    def followed(self, job: str) -> None:
+        """See that the nodes of a job that somebody follows ship its output at once."""
+        services, told = self._services, self._told
+        now = services.mono()
+        if not services.leading or told.get(job, 0.0) > now - TOLD_AGAIN_S:
+            return
+        for old in [each for each, at in told.items() if at <= now - TOLD_AGAIN_S]:
+            del told[old]
+        told[job] = now
+        services.control.run(lambda cycle: cycle.follow_log(job, now + FOLLOWED_S, services.control.now()))
+
+
+def _size_of(found: tuple[Job, Piece]) -> int:
+    return len(found[1].data)
+
+
+def _held(services: Services, request: Request, ref: str) -> Job | None:
+    """A job that is going, by its id, if the caller may see it: found without a look into the store."""
+    if not services.leading:
+        return None
+    job: Job | None = services.control.cycle.book.active.get(ref)
+    return job if job is not None and actor_of(request).sees(job.spec.project) else None
+
+
 def routes(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["logs"])
-    store = services.store
+    store, tails = services.store, Tails(services)
 
     async def find(request: Request, ref: str) -> Job:
-        return await find_job(services, request, ref)
+        return _held(services, request, ref) or await find_job(services, request, ref)
 
     @router.get("/jobs/{ref}/logs", responses=ANY)
     async def story(ref: str, request: Request) -> Response:
         """All output there is: per attempt, the files with their size and which bytes are kept."""
-        return JSONResponse(await run_in_threadpool(views.log_story, store, await find(request, ref)))
-
-    def piece_of(job: str, attempt: int, task: int, rank: int, stream: str, offset: int, limit: int) -> Piece:
-        mine = (task, rank, stream)
-        ranges = [piece for piece in store.logs(job, attempt) if (piece.task, piece.rank, piece.stream) == mine]
-        return read_piece(services, ranges, offset, limit)
-
-    def followed(job: str) -> None:
-        if not services.leading:
-            return
-        until = services.mono() + FOLLOWED_S
-        services.control.run(lambda cycle: cycle.follow_log(job, until, services.control.now()))
+        return JSONResponse(await run_in_threadpool(views.log_story, store, await find_job(services, request, ref)))
 
     @router.get("/jobs/{ref}/logs/raw", responses=RAW)
     async def raw(
@@ -94,16 +143,17 @@ def routes(services: Services) -> APIRouter:
         job = await find(request, ref)
         if attempt > job.number:
             raise NotFound(f"{job.id} has no attempt {attempt} yet", f"the newest is {job.number}")
-        deadline = services.mono() + wait_s
+        deadline, wanted = services.mono() + wait_s, Wanted(attempt, task, rank, stream, offset, limit)
         while True:
             with services.hub.output_of(job.id) as happened:
-                job = await find(request, job.id)
+                job, piece = await tails.look(job.id, wanted, waits=wait_s > 0)
+                if actor_of(request).projects is not None:
+                    check(request, job.spec.project)
                 grows = views.can_grow(job, attempt)
-                piece = await run_in_threadpool(piece_of, job.id, attempt, task, rank, stream, offset, limit)
                 left_s = deadline - services.mono()
                 if piece.data or not grows or left_s <= 0 or services.hub.closed:
                     break
-                followed(job.id)
+                tails.followed(job.id)
                 await asyncio.wait([happened], timeout=min(left_s, LOOK_AGAIN_S))
         headers = {"Headway-Next-Offset": str(piece.next), "Headway-Skipped": str(piece.skipped)}
         headers["Headway-Done"] = "true" if not piece.data and not grows else "false"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any
 
 from headway.api.badges import Badges, Recorder
 from headway.api.following import Standing
+from headway.api.sharing import Looks
 from headway.api.signing import Addresses
 from headway.control.accounts import shared_signer
 from headway.control.auditing import Recorded, recording
@@ -42,6 +44,7 @@ class Hub:
     closed: bool = False  # The server is ending: nobody waits any more.
     _event_waiters: set[asyncio.Future[None]] = field(default_factory=set)
     _log_waiters: dict[JobId, set[asyncio.Future[None]]] = field(default_factory=dict)
+    looks: Looks = field(default_factory=lambda: Looks(time.monotonic))
     _pending: list[Published] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -61,6 +64,7 @@ class Hub:
         written = {piece.job for each in pending for piece in each.logs}
         # An attempt that ends without a last word wakes its readers too.
         for job in written.union(*(each.jobs for each in pending)):
+            self.looks.forget(job)
             _resolve(self._log_waiters.pop(job, set()))
 
     def note(self, last_seq: int) -> None:
@@ -93,6 +97,7 @@ class Hub:
             mine.discard(waiter)
             if not mine:
                 self._log_waiters.pop(job, None)
+                self.looks.forget(job)
 
 
 def _resolve(waiters: set[asyncio.Future[None]]) -> None:
