@@ -229,9 +229,17 @@ def _task_over(state: State, fact: TaskOver, now: float, acts: list[Act]) -> Non
     task = state.tasks.get(fact.task)
     if task is not None and task.phase == GOING:
         outcome = name_outcome(task.exits, fact.tail, fact.marks)
+        if outcome["cause"] is None and _unasked(task):
+            outcome["unasked"] = True
         if fact.leftovers:
             _salvage(state, task, how_ended(task.exits, False, task.notice is not None), now, acts)
         _over(state, task, reclaimed(outcome) if task.reclaimed else outcome, fact.sizes, now)
+
+
+def _unasked(task: Task) -> bool:
+    """Whether its ranks ended before they could know of any wish that they end."""
+    told = task.stop_grace_s is not None or task.notice is not None or task.reclaimed
+    return not told and not any(each.ours for each in task.exits)
 
 
 def _limit_reached(state: State, fact: LimitReached, now: float, acts: list[Act]) -> None:
@@ -514,6 +522,8 @@ def _stop(state: State, task: Task, grace_s: float, cause: str, now: float, acts
         _over(state, task, never_began(), {}, now)
     elif task.phase == REFUSED:
         _over(state, task, never_began(), {}, now)
+    elif task.phase == GOING and task.notice is not None and now + grace_s >= task.notice[1]:
+        task.stopped = True  # Its ranks were told of an end before, and that it comes no later than this.
     elif task.phase == GOING and (not task.stopped or task.stop_grace_s is None or grace_s < task.stop_grace_s):
         task.stopped = True
         task.stop_grace_s = grace_s

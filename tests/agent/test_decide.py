@@ -20,6 +20,7 @@ from headway_agent.decide import (
     Kept,
     Lease,
     NotAnswered,
+    NoticeHeard,
     OutputShrank,
     Range,
     RankExited,
@@ -252,6 +253,31 @@ def test_a_stop_is_passed_on_and_only_shortened() -> None:
     assert acts == []
     _, acts = exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 1.0}])
     assert acts == [Stop(T, 1.0, "cancelled")]
+
+
+def test_an_end_says_whether_it_came_before_any_wish_for_it() -> None:
+    state = a_going()
+    agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
+    agent.decide(state, TaskOver(T, {"0/out": 10}), 2.0)
+    exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 9.0, "cause": "preempted"}])  # It came too late.
+    agent.decide(state, OutputShrank(T, {"0/out": 0}), 2.0)
+    assert reported(state)[T]["outcome"]["unasked"] is True
+    state = a_going()
+    exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 9.0, "cause": "preempted"}])
+    agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)  # Perhaps the echo of the notice: half of the work, saved.
+    agent.decide(state, TaskOver(T), 2.0)
+    assert "unasked" not in reported(state)[T]["outcome"]
+
+
+def test_the_servers_stop_does_not_lengthen_what_a_machine_that_goes_has_left() -> None:
+    state = a_going()
+    [told] = agent.decide(state, NoticeHeard("reclaimed", 20.0), 1.0)
+    assert told == Stop(T, 16.0, "reclaimed")
+    _, acts = exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 20.0, "cause": "reclaimed"}])
+    assert acts == []
+    assert state.tasks[T].notice == ("reclaimed", 17.0)
+    _, acts = exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 2.0, "cause": "cancelled"}])
+    assert acts == [Stop(T, 2.0, "cancelled")]
 
 
 def test_a_stop_before_go_ends_the_task_without_a_line_of_it() -> None:

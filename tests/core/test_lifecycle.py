@@ -70,6 +70,7 @@ SIGNALS: dict[str, Callable[[int], Signal]] = {
     "spoiled": lambda attempt: ResumeSpoiled(attempt, 7, "bad hash"),
     "progressed": lambda attempt: Progressed(attempt, 9),
     "ended well": lambda attempt: TaskEnded(attempt, 0, FINE),
+    "was done": lambda attempt: TaskEnded(attempt, 0, replace(FINE, unasked=True)),
     "ended badly": lambda attempt: TaskEnded(attempt, 0, BROKEN),
     "stayed": lambda attempt: Stayed(attempt, 0, BROKEN, 1800.0),
     "missing": lambda attempt: TaskMissing(attempt, 0),
@@ -93,6 +94,7 @@ not prepared     .          .            failed     .          .          .     
 spoiled          .          .            starting   .          .          .           .          .       .
 progressed       .          .            .          running    stopping   stopping    .          .       .
 ended well       .          .            .          succeeded  failed     cancelled   .          .       .
+was done         .          .            .          succeeded  succeeded  cancelled   .          .       .
 ended badly      .          .            .          failed     failed     cancelled   .          .       .
 stayed           .          .            .          stopping   .          .           .          .       .
 missing          .          .            .          queued     failed     cancelled   .          .       .
@@ -233,6 +235,17 @@ def test_the_first_cause_wins_and_the_rest_is_its_echo() -> None:
     assert job.attempt is not None
     assert [task.phase.value for task in job.attempt.tasks] == ["ended", "ended", "lost"]
     assert (job.attempt.exit_code, job.attempt.cause) == (1, Cause.USER_CODE)
+
+
+def test_a_job_that_was_done_before_its_preemption_has_succeeded() -> None:
+    done = replace(FINE, unasked=True)
+    job = after(stopping(a_job(nodes=2), cause=Cause.PREEMPTED), TaskEnded(1, 0, done), TaskEnded(1, 1, done))
+    assert (job.state, job.cause, job.detail, job.stop_by) == (State.SUCCEEDED, None, "", None)
+    assert job.attempt is not None
+    assert (job.attempt.cause, job.attempt.exit_code, job.retries.capacity) == (None, 0, 0)
+    # Where one of a gang ended well only after it was told, the work may be half done.
+    job = after(stopping(a_job(nodes=2), cause=Cause.PREEMPTED), TaskEnded(1, 0, done), TaskEnded(1, 1, FINE))
+    assert (job.state, job.cause) == (State.QUEUED, Cause.PREEMPTED)
 
 
 def test_a_cancel_outranks_every_other_cause_and_is_never_tried_again() -> None:

@@ -40,7 +40,9 @@ def choose(found: Sequence[Artifact], paths: Sequence[str], attempt: int | None 
             import difflib
 
             near = difflib.get_close_matches(plain, [str(each["path"]) for each in all_of_them], n=1)
-            raise NotFound(f'no artifact "{wanted[:200]}"', f'did you mean "{near[0]}"?' if near else "")
+            raise NotFound(
+                f'no artifact "{wanted[:200]}"', f'did you mean "{near[0]}"?' if near else "headway artifacts ls JOB"
+            )
         chosen += [each for each in matching if each not in chosen]
     return chosen
 

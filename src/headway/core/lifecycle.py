@@ -459,12 +459,18 @@ def _over(job: Job, now: float) -> Job:
     attempt = _current(job)
     if any(not task.over for task in attempt.tasks):
         return job
-    if job.state is State.RUNNING:
-        done = replace(attempt, ended_at=now, exit_code=0)
-        return replace(job, state=State.SUCCEEDED, attempt=done, cause=None, detail="", ended_at=now)
+    if job.state is State.RUNNING or _was_done(job):
+        done = replace(job, attempt=replace(attempt, ended_at=now, exit_code=0))
+        return _end(done, State.SUCCEEDED, None, "", now)
     job = _first_to_fail(job) if len(attempt.tasks) > 1 else job
     settled = replace(_current(job), ended_at=now, cause=job.cause, detail=job.detail)
     return _settle(replace(job, attempt=settled), now, ())
+
+
+def _was_done(job: Job) -> bool:
+    """Whether its work was done before anybody told its ranks to make room: the news of both crossed on the way."""
+    outcomes = [task.outcome for task in _current(job).tasks]
+    return job.cause is not Cause.CANCELLED and all(each and each.ok and each.unasked for each in outcomes)
 
 
 def _settle(job: Job, now: float, avoid: Iterable[NodeId]) -> Job:
@@ -503,7 +509,7 @@ def _excluded(job: Job) -> list[NodeId]:
     ]
 
 
-def _end(job: Job, state: State, cause: Cause, detail: str, now: float) -> Job:
+def _end(job: Job, state: State, cause: Cause | None, detail: str, now: float) -> Job:
     return replace(
         job, state=state, cause=cause, detail=detail, ended_at=now, stop_by=None, grace_s=None, not_before=0.0
     )

@@ -22,7 +22,7 @@ FOLLOWS: dict[State, frozenset[State]] = {
     State.QUEUED: frozenset({State.STARTING, State.CANCELLED, State.FAILED}),
     State.STARTING: frozenset({State.RUNNING, State.QUEUED, State.CANCELLED, State.FAILED}),
     State.RUNNING: frozenset({State.STOPPING, State.SUCCEEDED, State.FAILED, State.QUEUED}),
-    State.STOPPING: frozenset({State.QUEUED, State.FAILED, State.CANCELLED}),
+    State.STOPPING: frozenset({State.SUCCEEDED, State.QUEUED, State.FAILED, State.CANCELLED}),
     State.SUCCEEDED: frozenset(),
     State.FAILED: frozenset(),
     State.CANCELLED: frozenset(),
