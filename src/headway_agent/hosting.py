@@ -166,8 +166,17 @@ def words(asked: Asked) -> Answer:
     return {"words": "\n".join(f"{name}:\n{text}" for name, text in said if text)}
 
 
-def probe(url: str, via: str) -> Answer:
-    """Whether a Headway server answers from here, and how."""
+def probe(urls: str, via: str) -> Answer:
+    """Whether a Headway server answers from here, at one of these addresses, and how."""
+    said: Answer = {}
+    for url in urls.split(","):
+        said = _probe_one(url.strip(), via)
+        if said["answers"]:
+            break
+    return said
+
+
+def _probe_one(url: str, via: str) -> Answer:
     scheme, _, rest = url.partition("://")
     authority = rest.partition("/")[0]
     host, _, port = authority.rpartition(":") if ":" in authority.rpartition("]")[2] else (authority, "", "")
