@@ -41,14 +41,14 @@ JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 SwitchType=switch/none
 SchedulerType=sched/backfill
-SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=100000,bf_interval=2,defer
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=100000,bf_interval=1
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 JobRequeue=1
 MinJobAge=60
-KillWait=5
+KillWait=2
 SlurmdTimeout=8
 SlurmctldTimeout=30
 InactiveLimit=0
@@ -123,6 +123,14 @@ class SlurmLab:
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not alive(pid), what="the end of slurmd")
         (self.path / f"run/slurmd-{node}.pid").unlink(missing_ok=True)
+
+    def mend_nodes(self) -> None:
+        """Start what was killed, and take back what was given up."""
+        for node in [each for each in self.nodes if not alive(self._pid(f"slurmd-{each}"))]:
+            self.start_node(node)
+            self.run("scontrol", "update", f"nodename={node}", "state=resume")
+        up = ("idle", "mix", "alloc")
+        wait_until(lambda: all(state in up for state in self.states().values()), what="all nodes to be back")
 
     def states(self) -> dict[str, str]:
         lines = self.do("sinfo", "-hN", "-p", "batch", "-o", "%N %t").split("\n")

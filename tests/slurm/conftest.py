@@ -14,6 +14,19 @@ from tests.slurmlab import SlurmLab, open_lab
 from tests.waiting import wait_until
 
 QUICK = "look_every_s = 0.5\nlocal_nodes = 0\nlog_flush_every_s = 0.5\n"
+POOL = """
+[pool.{name}]
+engine = 'slurm'
+min = 0
+cpus = 1
+memory = '512M'
+{words}
+[pool.{name}.options]
+conf = '{lab}/slurm.conf'
+node_dir = '{home}'
+output = '{home}/slurm-%j.out'
+{options}
+"""
 
 
 @pytest.fixture(scope="session")
@@ -28,17 +41,15 @@ Slurmed = Callable[..., Living]
 
 @pytest.fixture
 def slurmed(headway_home: Path, tmp_path: Path, lab: SlurmLab) -> Iterator[Slurmed]:
-    """A Headway with one pool "lab" on the Slurm; words for the pool and its options are given by the test."""
+    """A Headway with pools on the Slurm: for each name, words for the pool and words for its options."""
     made: list[Living] = []
 
-    def start(pool: str = "", options: str = "") -> Living:
+    def start(**pools: tuple[str, str]) -> Living:
         config = headway_home / "config"
         config.mkdir(parents=True, exist_ok=True)
-        (config / "config.toml").write_text(
-            f"{QUICK}\n[pool.lab]\nengine = 'slurm'\nmin = 0\ncpus = 2\nmemory = '1G'\n{pool}\n"
-            f"[pool.lab.options]\nconf = '{lab.path}/slurm.conf'\nnode_dir = '{headway_home}'\n"
-            f"output = '{headway_home}/slurm-%j.out'\n{options}\n"
-        )
+        told = {"lab": lab.path, "home": headway_home}
+        sections = [POOL.format(name=name, words=words, options=more, **told) for name, (words, more) in pools.items()]
+        (config / "config.toml").write_text(QUICK + "".join(sections))
         made.append(Living(headway_home, tmp_path))
         return made[-1]
 

@@ -1,9 +1,15 @@
-"""Jobs on a real Slurm: orders, gangs, warm allocations, notices, node failure, restarts; and nothing is left."""
+"""Jobs on a real Slurm: orders, gangs, warm allocations, notices, node failure, restarts; and nothing is left.
+
+Slurm takes its time, above all for limits, which it looks at every half minute. So that nobody waits twice, each test
+plays several stories at once, each in a pool of its own on its own machines of the lab.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,22 +22,15 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.real
 
 
-def test_a_job_runs_in_an_allocation_which_the_next_one_uses_too_and_then_nothing_is_left(
-    slurmed: Slurmed, lab: SlurmLab
-) -> None:
-    headway = slurmed("idle = '10m'")
-    first = headway.submit("--cpus", "1", "--", "sh", "-c", "echo hello from $HEADWAY_JOB_ID; exit 3")
-    done = headway.wait(first)
-    assert (done["state"], done["cause"], done["attempts"][0]["exit_code"]) == ("failed", "user_code", 3), done
-    assert headway.log(first) == f"hello from {first}\n"
-    names = lab.jobs()
-    assert len(names) == 1
-    second = headway.submit("--cpus", "1", "--", "sh", "-c", "env | grep -c ^SLURM_")
-    assert headway.wait(second)["state"] == "failed", "a rank sees nothing of Slurm"
-    assert lab.jobs() == names, "the second one ran in the first one's allocation"
-    headway.ok("pool", "set", "lab", "idle=1s")
-    wait_until(lambda: not lab.jobs(), what="the allocation to be given back")
-    wait_until(lambda: not list(headway.home.glob("headway-*/*")), what="an empty node directory")
+def orders(lab: SlurmLab, pool: str) -> list[str]:
+    """The orders of a pool that Slurm has, and how many nodes each has."""
+    lines = lab.do("squeue", "-h", "-o", "%j %D").splitlines()
+    return sorted(line for line in lines if f"-{pool}-" in line)
+
+
+def sentence(headway: Living, job: str, word: str) -> str:
+    said = lambda: [each for each in [headway.job(job)["sentence"]] if word in each]  # noqa: E731
+    return wait_until(said, every_s=0.3, what=f"{word} in the sentence")[0]
 
 
 TRAIN = """
@@ -61,112 +60,182 @@ say("done")
 """
 
 
-def trace_of(path: Path) -> list[tuple[int, str, int, float]]:
-    lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-    return [(int(attempt), what, int(step), float(at)) for attempt, what, step, at in lines]
+@dataclass(frozen=True)
+class Training:
+    """A job that writes down each of its steps."""
+
+    headway: Living
+    job: str
+    trace: Path
+
+    def lines(self) -> list[tuple[int, str, int, float]]:
+        lines = [line.split() for line in self.trace.read_text().splitlines()] if self.trace.exists() else []
+        return [(int(words[0]), words[1], int(words[2]), float(words[3])) for words in lines if len(words) == 4]
+
+    def wait_for(self, what: str, attempt: int = 1, limit_s: float = 120) -> None:
+        seen = lambda: any(line[:2] == (attempt, what) for line in self.lines())  # noqa: E731
+        wait_until(seen, limit_s, 0.2, what=f'"{what}" of attempt {attempt} in {self.trace.name}')
+
+    def node(self, attempt: int) -> str:
+        return str(self.headway.job(self.job)["attempts"][attempt - 1]["tasks"][0]["node"])
+
+    def resumed_without_loss(self) -> None:
+        told = next(step for attempt, what, step, _ in self.lines() if what == "told" and attempt == 1)
+        begun = next(step for attempt, what, step, _ in self.lines() if what == "begins" and attempt == 2)
+        assert begun == told, "no step was lost"
 
 
-def test_a_gang_has_one_allocation(slurmed: Slurmed, lab: SlurmLab) -> None:
-    headway = slurmed("max = 4")
-    words = "echo $RANK of $WORLD_SIZE at $MASTER_ADDR"
-    job = headway.submit("--nodes", "2", "--cpus", "2", "--", "sh", "-c", words)
-    done = headway.wait(job)
+def train(headway: Living, script: Path, pool: str, steps: int) -> Training:
+    trace = headway.place / pool
+    return Training(headway, headway.submit("--pool", pool, str(script), str(steps), str(trace)), trace)
+
+
+def test_orders_follow_from_jobs_stay_warm_outlive_the_server_and_leave_nothing(
+    slurmed: Slurmed, lab: SlurmLab
+) -> None:
+    headway = slurmed(
+        kept=("", ""),
+        warm=("idle = '10m'", ""),
+        gang=("max = 2\nidle = '10m'", ""),
+        shut=("", "partition = 'shut'"),
+        lost=("", "partition = 'nowhere'"),
+    )
+    kept = train(headway, headway.script("train.py", TRAIN), "kept", 120)
+    told = "echo hello from $HEADWAY_JOB_ID; exit 3"
+    first = headway.submit("--pool", "warm", "--", "sh", "-c", told)
+    gang = headway.submit("--pool", "gang", "--nodes", "2", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE")
+    shut, lost = (headway.submit("--pool", pool, "--", "true") for pool in ("shut", "lost"))
+
+    done = headway.wait(first)
+    assert (done["state"], done["cause"], done["attempts"][0]["exit_code"]) == ("failed", "user_code", 3), done
+    assert headway.log(first) == f"hello from {first}\n"
+    warm = orders(lab, "warm")
+    assert len(warm) == 1
+    second = headway.submit("--pool", "warm", "--", "sh", "-c", "env | grep -c ^SLURM_")
+    assert headway.wait(second)["state"] == "failed", "a rank sees nothing of Slurm"
+    assert orders(lab, "warm") == warm, "the second one ran in the first one's allocation"
+
+    kept.wait_for("step")
+    before = orders(lab, "kept")
+    headway.kill(headway.server)
+
+    done = headway.wait(gang)
     assert done["state"] == "succeeded", done["sentence"]
-    assert lab.do("squeue", "-h", "-o", "%D").split() == ["2"]
+    assert [each.split()[1] for each in orders(lab, "gang")] == ["2"], "a gang has one allocation"
     nodes = [task["node"] for task in done["attempts"][0]["tasks"]]
     assert len(set(nodes)) == 2
     assert len({node.rpartition("-")[0] for node in nodes}) == 1, "both are of one order"
 
+    said = sentence(headway, shut, "Slurm says")
+    assert 'a node of pool "shut" ordered' in said
+    assert "Slurm says: PartitionDown" in said
+    assert "invalid partition specified: nowhere" in sentence(headway, lost, "refused")
+    check_doctor_and_dry_run(headway, lab)
 
-def _sentence(headway: Living, job: str, word: str) -> str:
-    said = lambda: [each for each in [headway.job(job)["sentence"]] if word in each]  # noqa: E731
-    return wait_until(said, every_s=0.3, what=f"{word} in the sentence")[0]
+    done = headway.wait(kept.job)
+    assert (done["state"], len(done["attempts"])) == ("succeeded", 1), done["sentence"]
+    assert orders(lab, "kept") == before, "a server that comes back finds its allocations again"
 
-
-def test_why_says_what_slurm_says_and_a_cancel_leaves_nothing(slurmed: Slurmed, lab: SlurmLab) -> None:
-    headway = slurmed(options="partition = 'shut'")
-    job = headway.submit("--cpus", "1", "--", "true")
-    sentence = _sentence(headway, job, "Slurm says")
-    assert 'a node of pool "lab" ordered' in sentence
-    assert "Slurm says: PartitionDown" in sentence
-    headway.ok("stop", job)
-    wait_until(lambda: not lab.jobs(), what="the order to be cancelled")
-
-
-def test_what_slurm_refuses_is_said(slurmed: Slurmed, lab: SlurmLab) -> None:
-    headway = slurmed(options="partition = 'nowhere'")
-    job = headway.submit("--cpus", "1", "--", "true")
-    assert "invalid partition specified: nowhere" in _sentence(headway, job, "refused")
-    headway.ok("stop", job)
+    headway.ok("stop", shut, lost)
+    for pool in ("warm", "gang", "kept"):
+        headway.ok("pool", "set", pool, "idle=1s")
+    wait_until(lambda: not lab.jobs(), what="the allocations to be given back, and the order to be cancelled")
+    wait_until(lambda: not list(headway.home.glob("headway-*/*")), what="an empty node directory")
 
 
-def test_preemption_by_slurm_is_a_notice_and_no_step_is_lost(slurmed: Slurmed, lab: SlurmLab) -> None:
-    headway = slurmed("max = 1", "grace = '20s'")
-    trace = headway.place / "trace"
+def check_doctor_and_dry_run(headway: Living, lab: SlurmLab) -> None:
+    headway.ok("pool", "set", "lost", "options.conf=/nowhere/slurm.conf")
+    found = {each["what"]: each for each in json.loads(headway.run("doctor", "--json").stdout)}
+    assert found["slurm of pool warm"]["verdict"] == "ok"
+    assert "slurmctld answers" in found["slurm of pool warm"]["found"]
+    assert found["slurm of pool lost"]["verdict"] == "fail"
+    assert "everybody's jobs run there as one system user" in found["pool warm"]["found"]
+    said = headway.ok("pool", "render", "gang", "--nodes", "2")
+    assert said.startswith("sbatch --parsable --job-name=headway-")
+    argv, _, rest = said.partition(" <<'SCRIPT'\n")
+    # Slurm itself finds nothing wrong with it, and starts nothing.
+    lab.do(*argv.split(), "--test-only", input=rest.removesuffix("SCRIPT\n"))
+    refused = headway.run("pool", "render", "gang", "--nodes", "3")
+    assert refused.returncode == 2
+    assert 'pool "gang" has at most 2' in refused.stderr
+
+
+def test_limits_preemption_and_node_failure_lose_nothing(slurmed: Slurmed, lab: SlurmLab) -> None:
+    headway = slurmed(
+        limited=("max = 2", "time = '1m'\nnotice = '58s'\nsbatch = '--nodelist=n3'"),
+        evicted=("", "grace = '20s'\nsbatch = '--nodelist=n1'"),
+        broken=("max = 2\nlease = '25s'", "requeue = 'yes'\nsbatch = '--exclude=n1,n3'"),
+    )
     script = headway.script("train.py", TRAIN)
-    job = headway.submit("--cpus", "1", str(script), "120", str(trace))
-    wait_until(lambda: len(trace_of(trace)) > 3, what="some steps")
-    stub = "#!/bin/sh\nexec sleep 300\n"
-    high = lab.do("sbatch", "--parsable", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null", input=stub).strip()
-    wait_until(lambda: any(what == "told" for _, what, _, _ in trace_of(trace)), what="the notice")
-    wait_until(lambda: headway.job(job)["state"] == "queued", what="the job to be queued again")
-    lab.do("scancel", high)
-    done = headway.wait(job)
+    limited, evicted, broken = (
+        train(headway, script, pool, steps)
+        for pool, steps in (("limited", 10_000), ("evicted", 120), ("broken", 10_000))
+    )
+    for each in (limited, evicted, broken):
+        each.wait_for("step")
+    high = evict(lab)
+    broken_node = break_down(lab, broken)
+    try:
+        evicted.wait_for("told")
+        wait_until(lambda: headway.job(evicted.job)["state"] == "queued", what="the job to be queued again")
+        lab.do("scancel", high)
+        check_broken(broken, broken_node)
+    finally:
+        lab.mend_nodes()
+    done = headway.wait(evicted.job)
     assert done["state"] == "succeeded", done["sentence"]
-    _resumed_without_loss(trace_of(trace))
+    evicted.resumed_without_loss()
     assert [each["cause"] for each in done["attempts"]] == ["reclaimed", None]
     assert not done["retries"]["user"], "it costs no retry"
+    check_limited(limited)
+    headway.ok("stop", limited.job, broken.job)
 
 
-def test_the_time_limit_is_a_notice_and_the_job_goes_on_in_a_new_allocation(slurmed: Slurmed, lab: SlurmLab) -> None:
-    headway = slurmed("max = 2", "time = '1m'\nnotice = '58s'")
-    trace = headway.place / "trace"
-    script = headway.script("train.py", TRAIN)
-    job = headway.submit("--cpus", "1", str(script), "400", str(trace))
-    wait_until(lambda: any(what == "told" for _, what, _, _ in trace_of(trace)), 90, what="the notice")
-    wait_until(lambda: any(attempt == 2 for attempt, *_ in trace_of(trace)), 90, what="the next attempt")
-    first, second = (headway.job(job)["attempts"][number]["tasks"][0]["node"] for number in (0, 1))
+def evict(lab: SlurmLab) -> str:
+    """Let a partition of higher rank want the whole of n1."""
+    stub = "#!/bin/sh\nexec sleep 300\n"
+    words = ["--parsable", "-p", "high", "-w", "n1", "--exclusive", "-o", "/dev/null"]
+    return lab.do("sbatch", *words, input=stub).strip()
+
+
+def check_limited(limited: Training) -> None:
+    limited.wait_for("told")
+    limited.wait_for("begins", 2)
+    first, second = (limited.node(attempt) for attempt in (1, 2))
     assert first.rpartition("-")[0] != second.rpartition("-")[0], "it runs in another allocation"
-    _resumed_without_loss(trace_of(trace))
-    headway.ok("stop", job)
+    limited.resumed_without_loss()
 
 
-def _resumed_without_loss(trace: list[tuple[int, str, int, float]]) -> None:
-    told = next(step for attempt, what, step, _ in trace if what == "told" and attempt == 1)
-    begun = next(step for attempt, what, step, _ in trace if what == "begins" and attempt == 2)
-    assert begun == told, "no step was lost"
-
-
-def test_a_node_that_slurm_gives_up_keeps_its_lease_beside_the_requeued_copy(slurmed: Slurmed, lab: SlurmLab) -> None:
-    """slurmd dies without a word: its step lives on. Slurm starts a copy; the job must not run twice."""
-    headway = slurmed("max = 2\nlease = '25s'", "requeue = 'yes'")
-    trace = headway.place / "trace"
-    script = headway.script("train.py", TRAIN)
-    job = headway.submit("--cpus", "1", str(script), "600", str(trace))
-    wait_until(lambda: len(trace_of(trace)) > 3, what="some steps")
-    machine = lab.do("squeue", "-h", "-o", "%N").strip()
+def break_down(lab: SlurmLab, broken: Training) -> str:
+    """slurmd dies without a word: its step lives on. Slurm, told by its operator, gives the node up and requeues."""
+    node = broken.node(1)
+    name = next(line for line in orders(lab, "broken")).split()[0]
+    machine = lab.do("squeue", "-h", "-n", name, "-o", "%N").strip()
     lab.kill_node(machine)
-    try:
-        wait_until(lambda: lab.states()[machine].startswith("down"), 90, 0.3, what="Slurm to notice")
-        node = headway.job(job)["attempts"][0]["tasks"][0]["node"]
-        place = next(headway.home.glob(f"headway-*/{node}"))
-        assert headway.job(job)["state"] == "running", "Slurm's word alone ends nothing"
-        # Now the node falls silent, too: its keeper ends the ranks before the lease is over.
-        for pid in _with(str(place), b"ordered", b"agent"):
-            os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: any(attempt == 2 for attempt, *_ in trace_of(trace)), 120, 0.3, what="the next attempt")
-    finally:
-        lab.start_node(machine)
-        wait_until(lambda: lab.states()[machine] in ("idle", "mix"), what="the node to be back")
-    seen = trace_of(trace)
+    lab.do("scontrol", "update", f"nodename={machine}", "state=down", "reason=test")
+    return node
+
+
+def check_broken(broken: Training, node: str) -> None:
+    """The job must not run twice, although Slurm starts a copy of its allocation."""
+    headway = broken.headway
+    place = next(headway.home.glob(f"headway-*/{node}"))
+    done = headway.job(broken.job)
+    assert (done["state"], len(done["attempts"])) == ("running", 1), (
+        f"Slurm's word alone ends nothing: {done['attempts']}"
+    )
+    # Now the node falls silent, too: its keeper ends the ranks before the lease is over.
+    for pid in with_words(str(place), b"ordered", b"agent"):
+        os.kill(pid, signal.SIGKILL)
+    broken.wait_for("begins", 2)
+    seen = broken.lines()
     last = max(at for attempt, _, _, at in seen if attempt == 1)
     first = min(at for attempt, _, _, at in seen if attempt == 2)
     assert last < first, "the old attempt had ended before the new one began"
-    assert headway.job(job)["attempts"][1]["tasks"][0]["node"] != node
-    headway.ok("stop", job)
+    assert broken.node(2) != node
 
 
-def _with(place: str, *words: bytes) -> list[int]:
+def with_words(place: str, *words: bytes) -> list[int]:
     """Processes of a node whose command line has one of these words."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -177,16 +246,3 @@ def _with(place: str, *words: bytes) -> list[int]:
         if place.encode() in said and any(word in said for word in words):
             found.append(int(entry.name))
     return found
-
-
-def test_a_server_that_comes_back_finds_its_allocation_again(slurmed: Slurmed, lab: SlurmLab) -> None:
-    headway = slurmed("max = 2")
-    trace = headway.place / "trace"
-    script = headway.script("train.py", TRAIN)
-    job = headway.submit("--cpus", "1", str(script), "60", str(trace))
-    wait_until(lambda: len(trace_of(trace)) > 3, what="some steps")
-    names = lab.jobs()
-    headway.kill(headway.server)
-    done = headway.wait(job)
-    assert (done["state"], len(done["attempts"])) == ("succeeded", 1), done["sentence"]
-    assert lab.jobs() == names

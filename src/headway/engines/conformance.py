@@ -174,3 +174,131 @@ class EngineConformance:
         assert engine.last_words(f"{self.pool}-9") == ""
         self.have(engine, f"{self.pool}-1")
         assert isinstance(engine.last_words(f"{self.pool}-1"), str)
+
+
+class OrderedEngineConformance:
+    """The law of engines whose nodes are made on demand: orders are all or none, named for good, and given back whole.
+
+    Nobody needs to call home for it: a node is up when the platform has it.
+    """
+
+    pool = "pool"
+    settle_s_max = 60.0
+
+    def open_engine(self, place: Path) -> Engine:
+        """An engine whose orders are filled; the same place gives the same nodes. Its tokens contain "secret"."""
+        raise NotImplementedError
+
+    def open_waiting_engine(self, place: Path) -> Engine:
+        """An engine of the same pool whose orders are taken, but not filled."""
+        raise NotImplementedError
+
+    def take_away(self, place: Path, order: Order) -> None:
+        """Let the platform end an order by itself."""
+        raise NotImplementedError
+
+    def left_over(self, place: Path) -> list[str]:
+        """Everything of any order that is still there: allocations, processes, files."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def place(self, headway_home: Path) -> Path:
+        return headway_home
+
+    @pytest.fixture
+    def engine(self, place: Path) -> Iterator[Engine]:
+        engine = self.open_engine(place)
+        yield engine
+        engine.release(sorted(engine.sightings().nodes))
+
+    def order_for(self, number: int, nodes: int = 1) -> Order:
+        name = f"{self.pool}-{number:010x}"
+        return Order(name, self.pool, tuple(f"{name}-{index}" for index in range(nodes)))
+
+    def until(self, engine: Engine, order: Order, *sights: Sight | None) -> None:
+        give_up_at = time.monotonic() + self.settle_s_max
+        while True:
+            seen = engine.sightings().nodes
+            found = [seen[node].sight if node in seen else None for node in order.nodes]
+            if all(each in sights for each in found):
+                return
+            assert time.monotonic() < give_up_at, f"waited {self.settle_s_max:g} s for {sights}, and found {found}"
+            time.sleep(0.1)
+
+    def until_nothing_is_left(self, place: Path) -> None:
+        give_up_at = time.monotonic() + self.settle_s_max
+        while left := self.left_over(place):
+            assert time.monotonic() < give_up_at, f"left: {left}"
+            time.sleep(0.1)
+
+    def test_it_says_who_it_is_and_sees_and_knows_nothing_before_any_order(self, engine: Engine, place: Path) -> None:
+        assert engine.traits().name
+        assert not engine.traits().standing
+        seen = engine.sightings()
+        assert (seen.complete, dict(seen.nodes)) == (True, {})
+        unknown = self.order_for(99, 2).nodes
+        engine.release(unknown)
+        engine.release([])
+        assert engine.last_words(unknown[0]) == ""
+
+    def test_to_render_an_order_is_only_to_say_what_would_be_asked(self, engine: Engine, place: Path) -> None:
+        order = self.order_for(1, 2)
+        request = engine.render(order)
+        assert request == engine.render(order) == self.open_engine(place).render(order)
+        assert json.loads(json.dumps(request.text)) == request.text, "what would be asked is plain data"
+        assert "secret" not in str(request.text)
+        assert not self.left_over(place)
+
+    def test_an_order_is_one_however_often_and_by_whom_it_is_made_until_it_is_given_back_whole(
+        self, engine: Engine, place: Path
+    ) -> None:
+        order, other = self.order_for(1, 2), self.order_for(2)
+        failed: list[BaseException] = []
+
+        def order_it() -> None:
+            mine = self.open_engine(place)
+            try:
+                mine.order(mine.render(order))
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=order_it) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        engine.order(engine.render(other))
+        for thread in threads:
+            thread.join()
+        assert not failed
+        engine.order(engine.render(order))
+        for each in (order, other):
+            self.until(engine, each, Sight.UP)
+        anew = self.open_engine(place).sightings()
+        assert sorted(anew.nodes) == sorted([*order.nodes, *other.nodes]), "found again by their ids, each once"
+        assert {each.sight for each in anew.nodes.values()} == {Sight.UP}
+        assert isinstance(engine.last_words(order.nodes[0]), str)
+        self.open_engine(place).release(order.nodes)
+        assert sorted(engine.sightings().nodes) == list(other.nodes)
+        engine.release([*order.nodes, *other.nodes])
+        assert not engine.sightings().nodes
+        self.until_nothing_is_left(place)
+
+    def test_an_order_that_waits_says_why_and_can_be_given_back(self, place: Path) -> None:
+        engine, order = self.open_waiting_engine(place), self.order_for(3)
+        engine.order(engine.render(order))
+        self.until(engine, order, Sight.WAITING)
+        assert engine.sightings().nodes[order.nodes[0]].why
+        assert engine.last_words(order.nodes[0])
+        engine.order(engine.render(order))
+        engine.release(order.nodes)
+        assert not engine.sightings().nodes
+        self.until_nothing_is_left(place)
+
+    def test_what_the_platform_takes_away_is_not_seen_as_there(self, engine: Engine, place: Path) -> None:
+        order = self.order_for(4)
+        engine.order(engine.render(order))
+        self.until(engine, order, Sight.UP)
+        self.take_away(place, order)
+        gone = (Sight.GONE,) if engine.traits().proves_death else ()
+        self.until(engine, order, None, Sight.GONE_CLAIMED, *gone)
+        engine.release(order.nodes)
+        self.until_nothing_is_left(place)

@@ -251,6 +251,9 @@ class SlurmEngine:
             raise Unavailable(
                 f"{words[0]} is not on this machine", "install Slurm's client programs, or set options.bin"
             )
+        conf = self._given.get("conf")
+        if conf and not os.path.exists(conf):  # Slurm's programs would wait for it for a minute.
+            raise Unavailable(f"options.conf: there is no {conf} on this machine")
         try:
             return subprocess.run(
                 [program, *words[1:]],

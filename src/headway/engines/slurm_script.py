@@ -16,7 +16,7 @@ from headway.core.model import Pool
 RESTARTS_MOST = 3  # So often may Slurm requeue an order; then it ends, and a new one takes its place.
 
 # Runs on each node. Fetches the agent from the server, which the node must reach anyway, and becomes it.
-BEGIN = """import json, os, stat, sys, time, urllib.request
+BEGIN = """import json, os, shutil, signal, stat, sys, time, urllib.request
 said = json.load(sys.stdin)
 restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 node = "%s-%s" % (said["order"], os.environ["SLURM_NODEID"]) + ("-r%d" % restart if restart else "")
@@ -27,6 +27,11 @@ place = os.path.join(base, node)
 os.makedirs(base, 0o700, exist_ok=True)
 if os.lstat(base).st_uid != os.getuid() or not stat.S_ISDIR(os.lstat(base).st_mode):
     sys.exit("headway: %s belongs to somebody else" % base)
+def leave(said):
+    shutil.rmtree(place, ignore_errors=True)
+    sys.exit(said)
+# Given back before there was an agent: nothing stays here, least of all a token.
+signal.signal(signal.SIGTERM, lambda *_: leave("headway: %s was given back" % node))
 os.makedirs(place, 0o700, exist_ok=True)
 def put(name, content):
     with open(os.open(os.path.join(place, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -47,7 +52,7 @@ while True:
         except OSError as error:
             problem = "%s: %s" % (url, error)
     if time.monotonic() > until:
-        sys.exit("headway: no agent from " + problem)
+        leave("headway: no agent from " + problem)
     time.sleep(2)
 """
 
