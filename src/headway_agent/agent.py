@@ -196,7 +196,7 @@ class Agent:
             times.append(self.sync_at_s)
         elif self.state.changed:
             times.append(max(now + IDLE_S, self.state.lazy_since_s + LAZY_AFTER_S))
-        due_s = [self.progressing.due_s(), progress.next_due_s(self.state) if self.state.progress else None]
+        due_s = [self.progressing.due_s(), progress.next_due_s(self.state)]
         if not self.shipping:
             due_s.append(self._output_due_s())
         times += [at for at in due_s if at is not None]
@@ -236,10 +236,9 @@ class Agent:
 
     def _keep_progress(self) -> None:
         self.progressing.turn()
-        if self.state.progress:
-            due_s = progress.next_due_s(self.state)
-            if due_s is not None and due_s <= boottime_s():
-                self.happened(Ticked())
+        due_s = progress.next_due_s(self.state)
+        if due_s is not None and due_s <= boottime_s():
+            self.happened(Ticked())
         watched = self.progressing.fd
         if watched >= 0 and watched not in self.selector.get_map():
             self.selector.register(watched, selectors.EVENT_READ, "progress")

@@ -88,7 +88,6 @@ __all__ = [
 
 NOT_BEGUN = (HOLDING, PREPARING, CLAIMED)
 NOTICE_RESERVE_S = 5.0  # Of the time that is left to a machine, kept for what follows the end of its ranks.
-NOTICE_STALE_S = 60.0  # A machine that is still there so long after it should have gone, stays.
 
 
 def decide(state: State, fact: Fact, now: float) -> list[Act]:
@@ -328,6 +327,8 @@ def _stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:
 def _ticked(state: State, fact: Ticked, now: float, acts: list[Act]) -> None:
     for key in list(state.draining):
         _settle_drained(state, state.tasks[key], now)
+    if state.notice is not None and not _will_go(state, now):
+        state.notice, state.full_due = None, True  # A full sync without it tells the server that the machine stays.
 
 
 def _notice_heard(state: State, fact: NoticeHeard, now: float, acts: list[Act]) -> None:
@@ -343,7 +344,7 @@ def _notice_heard(state: State, fact: NoticeHeard, now: float, acts: list[Act]) 
 
 
 def _will_go(state: State, now: float) -> bool:
-    return state.notice is not None and now < state.notice[1] + NOTICE_STALE_S
+    return state.notice is not None and now < state.notice[1] + progress.NOTICE_STALE_S
 
 
 def _troubled(state: State, fact: Troubled, now: float, acts: list[Act]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 STEPS_EVERY_S = 2.0
 SAY_AGAIN_S = 1.0  # What a reply did not answer for is said again, but not as fast as the server replies.
 SALVAGE_S_MAX = 60.0  # The least time that is given to the last checkpoint and the artifacts of a task that is over.
+NOTICE_STALE_S = 60.0  # A machine that is still there so long after it should have gone, stays.
 
 
 @dataclass
@@ -115,6 +116,8 @@ def next_due_s(state: State) -> float | None:
         times.append(state.steps_at_s + STEPS_EVERY_S)
     if any(_unsaid(mine) for mine in state.progress.values()):
         times.append(state.say_again_s)
+    if state.notice is not None:
+        times.append(state.notice[1] + NOTICE_STALE_S)
     return min(times) if times else None
 
 

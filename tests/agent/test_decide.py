@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headway_agent import decide as agent
+from headway_agent import progress
 from headway_agent.decide import (
     Answered,
     EndAgent,
@@ -29,6 +30,7 @@ from headway_agent.decide import (
     Stop,
     Superseded,
     TaskOver,
+    Ticked,
     Troubled,
     Upgrade,
     digest_of,
@@ -278,6 +280,22 @@ def test_the_servers_stop_does_not_lengthen_what_a_machine_that_goes_has_left() 
     assert state.tasks[T].notice == ("reclaimed", 17.0)
     _, acts = exchange(state, duties=[{"task": T, "do": "stop", "grace_s": 2.0, "cause": "cancelled"}])
     assert acts == [Stop(T, 2.0, "cancelled")]
+
+
+def test_a_machine_that_is_still_there_long_after_its_notice_stays() -> None:
+    state = a_claimed()
+    agent.decide(state, NoticeHeard("reclaimed", 20.0), 1.0)
+    body, _ = exchange(state, full=True)
+    assert body["notice"]["cause"] == "reclaimed"
+    due_s = progress.next_due_s(state)
+    assert due_s is not None
+    agent.decide(state, Ticked(), due_s - 1.0)
+    assert state.notice is not None
+    agent.decide(state, Ticked(), due_s)
+    assert progress.next_due_s(state) is None
+    body, _ = exchange(state)
+    assert body["full"]
+    assert "notice" not in body
 
 
 def test_a_stop_before_go_ends_the_task_without_a_line_of_it() -> None:

@@ -201,7 +201,7 @@ def nodes(output: Output, found: Sequence[Shown]) -> str:
         (
             node["id"],
             node["pool"],
-            node["state"],
+            f"up, {node['closed']}" if node["state"] == "up" and node.get("closed") else node["state"],
             _of(node, "cpus", lambda value: f"{value:g}"),
             _of(node, "memory_bytes", show_size),
             _of(node, "gpus", str),

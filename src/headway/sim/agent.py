@@ -257,7 +257,7 @@ class Agent:
             self._ship()
             for key in [key for key, saved in self.machine.disk.saved.items() if saved.newest > saved.stored]:
                 self._store(key)
-            if self.state.progress:
+            if self.state.progress or self.state.notice:
                 self._take(agent.Ticked())
             self._pump()
             self.machine.after(FLUSH_EVERY_S, self._flush)
