@@ -18,6 +18,8 @@ import yaml
 
 from headway import settings
 from headway.cli.main import headway
+from headway.client import embedded
+from headway.core.errors import Unavailable
 from headway.core.pool_spec import read_pool
 from headway.wiring import engines
 
@@ -158,3 +160,10 @@ def test_commands_of_this_machine_find_a_server_by_the_name_of_its_certificate()
     assert settings.url_at_home(plain, "http://0.0.0.0:8400") == "http://0.0.0.0:8400"
     assert settings.url_at_home(secure, "https://0.0.0.0:8400") == "https://train.example.org:8400"
     assert settings.url_at_home(settings.Settings(tls_cert_file="cert.pem"), "https://h:1") == "https://h:1"
+
+
+def test_commands_do_not_start_a_shared_server(tmp_path: Path) -> None:
+    env = {"HEADWAY_HOME": str(tmp_path), "HEADWAY_SYSTEM_CONFIG": str(tmp_path / "none"), "HEADWAY_ACCOUNTS": "on"}
+    with pytest.raises(Unavailable, match="does not run"):
+        embedded.locate(settings.load(env), settings.home_from(env), env)
+    assert not list(tmp_path.iterdir())

@@ -49,7 +49,11 @@ def locate(resolved: Resolved, home: Home, env: Mapping[str, str]) -> Address:
         return Address(
             url, env.get("HEADWAY_TOKEN") or logins.token_for(home, url) or _own_token(home, env, url), ca_file
         )
-    running = read_running(home) or start(home, env, resolved.settings.auto_start_s_max, ca_file)
+    running = read_running(home)
+    if running is None and resolved.settings.accounts == "on":
+        # A shared server is somebody's service: one that a command started by the way would stand in its place.
+        raise Unavailable("the server of this machine does not run", "headway server start, or start its service")
+    running = running or start(home, env, resolved.settings.auto_start_s_max, ca_file)
     return Address(running.url, token(home, env), ca_file)
 
 
