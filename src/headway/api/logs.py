@@ -22,6 +22,7 @@ from headway.store.protocol import LogRange
 LIMIT_BYTES = 4 * 2**20
 WAIT_S_MAX = 60.0
 LOOK_AGAIN_S = 5.0  # A held answer looks again now and then, and keeps its node shipping at once.
+FRESH_S_MAX = 5.0
 FOLLOWED_S = 15.0  # How long a node goes on shipping at once after the last question.
 TOLD_AGAIN_S = 2.0  # However many follow a log, its node hears of it only so often.
 
@@ -123,9 +124,21 @@ def routes(services: Services) -> APIRouter:
         return _held(services, request, ref) or await find_job(services, request, ref)
 
     @router.get("/jobs/{ref}/logs", responses=ANY)
-    async def story(ref: str, request: Request) -> Response:
-        """All output there is: per attempt, the files with their size and which bytes are kept."""
-        return JSONResponse(await run_in_threadpool(views.log_story, store, await find_job(services, request, ref)))
+    async def story(
+        ref: str, request: Request, fresh_s: Annotated[float, Query(ge=0, le=FRESH_S_MAX)] = 0.0
+    ) -> Response:
+        """All output there is: per attempt, the files with their size and which bytes are kept.
+
+        Of a running job, nodes ship output in larger pieces now and then. With `fresh_s` they are asked to ship what
+        they have, and the answer waits for it, no longer than that.
+        """
+        job = await find_job(services, request, ref)
+        if fresh_s and services.leading and job.alive:
+            with services.hub.output_of(job.id) as happened:
+                tails.followed(job.id)
+                await asyncio.wait([happened], timeout=fresh_s)
+            job = await find_job(services, request, job.id)
+        return JSONResponse(await run_in_threadpool(views.log_story, store, job))
 
     @router.get("/jobs/{ref}/logs/raw", responses=RAW)
     async def raw(

@@ -44,7 +44,7 @@ def logs(
     if following:
         return follow(client, job, output, **narrow)
     if output.machine:
-        output.show(client.logs_index(job), lambda: "", list)
+        output.show(client.logs_index(job, fresh=True), lambda: "", list)
         return exits.OK
     written = False
     for piece in Story(client, job, **narrow).tell():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headway.client.story import Chunk
 
 LONG_POLL_S = 20.0
+FRESH_S = 0.5  # How long a look at a running job's log waits for what its nodes have not told yet.
 PAGE = 1000
 
 
@@ -170,8 +171,10 @@ class Client:
             if answer["ended"] or (give_up_at is not None and time.monotonic() >= give_up_at):
                 return dict(answer["job"]), bool(answer["ended"])
 
-    def logs_index(self, ref: str) -> list[dict[str, Any]]:
-        return list(self._json("GET", f"/jobs/{_word(ref)}/logs")["attempts"])
+    def logs_index(self, ref: str, fresh: bool = False) -> list[dict[str, Any]]:
+        """What output there is; a fresh one has what a running job wrote until now, if its nodes answer at once."""
+        query = {"fresh_s": FRESH_S} if fresh else {}
+        return list(self._json("GET", f"/jobs/{_word(ref)}/logs", query=query)["attempts"])
 
     def logs_raw(
         self,

@@ -45,7 +45,7 @@ class Piece:
 class Source(Protocol):
     def detail(self, ref: str) -> dict[str, Any]: ...
     def wait(self, ref: str, timeout_s: float | None = None) -> tuple[dict[str, Any], bool]: ...
-    def logs_index(self, ref: str) -> list[dict[str, Any]]: ...
+    def logs_index(self, ref: str, fresh: bool = False) -> list[dict[str, Any]]: ...
     def logs_raw(
         self,
         ref: str,
@@ -89,7 +89,7 @@ class Story:
         detail = self.source.detail(self.job)
         self.job = detail["id"]
         chosen = self._chosen(detail)
-        index = {each["number"]: each for each in self.source.logs_index(self.job)}
+        index = {each["number"]: each for each in self.source.logs_index(self.job, fresh=True)}
         starts = self._starts(index, chosen)
         for position, number in enumerate(chosen):
             if number not in starts:
