@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headway.control.performer import Released, Saw
 from headway.control.setting_up import SetPool
+from headway.core.errors import BadInput
 from headway.core.grow import Order, Release
 from headway.core.model import Pool
 from headway.core.pool_spec import Engines
@@ -63,3 +66,11 @@ def test_options_change_one_by_one() -> None:
     for words in ({"call_home": "tunnel"}, {"directory": "~/x"}, {"call_home": None}):
         house.do(SetPool("lab", {"options": words}, engines=ENGINES)).result()
     assert lab(house).options == {"hosts": ["h1"], "directory": "~/x"}
+
+
+def test_a_pool_that_could_name_a_node_of_another_is_refused_and_changes_nothing() -> None:
+    house = a_house("h1")
+    house.do(SetPool("lab-2", {"engine": "ssh", "hosts": ["a"]}, engines=ENGINES)).result()
+    with pytest.raises(BadInput, match='"lab" and "lab-2" would both call a node "lab-2-a"'):
+        house.do(SetPool("lab", {"hosts": ["h1", "2.a"]}, engines=ENGINES)).result()
+    assert lab(house).hosts == ("h1",)
