@@ -23,6 +23,7 @@ from datetime import timedelta
 from email.utils import formatdate
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import obstore
 import platformdirs
@@ -76,14 +77,31 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+# Ends what it started when the test process is gone, however that ended: then this one's stdin closes.
+WATCH = """import subprocess, sys, threading, os
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+def watch():
+    os.read(0, 1)
+    child.kill()
+threading.Thread(target=watch, daemon=True).start()
+sys.exit(child.wait() and 1)
+"""
+
+
+def watched(words: list[str], **more: Any) -> subprocess.Popen[bytes]:
+    """A process that does not outlive this one."""
+    return subprocess.Popen([sys.executable, "-I", "-S", "-c", WATCH, *words], stdin=subprocess.PIPE, **more)
+
+
 def _start(words: list[str], place: Path, up: Callable[[], bool]) -> None:
     with open(place / "log", "wb") as log:
         # Nothing of the test that happens to start it: those end all that carries their home.
         env = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        process = subprocess.Popen(words, cwd=place, stdout=log, stderr=log, env=env, start_new_session=True)
+        process = watched(words, cwd=place, stdout=log, stderr=log, env=env, start_new_session=True)
 
     def end() -> None:
-        process.kill()
+        assert process.stdin is not None
+        process.stdin.close()
         process.wait()
         shutil.rmtree(place, ignore_errors=True)
 

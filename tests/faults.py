@@ -7,22 +7,28 @@ import socket
 import struct
 import threading
 from collections import Counter
+from collections.abc import Sequence
 
-FAULTS = ("500", "503", "half answer", "reset", "half request", "damaged request")
+FAULTS = ("500", "503", "half answer", "reset", "half request", "damaged request", "damaged answer", "slow")
+SLOW_PIECE_BYTES, SLOW_PIECE_S = 16 << 10, 0.002
 
 
 class FaultyProxy:
     """Each connection carries one request. `share` of them meet a fault while `on` is true."""
 
     def __init__(self, host: str, port: int, seed: int, share: float = 0.4) -> None:
-        self._target, self._chance, self._share = (host, port), random.Random(seed), share
+        self._target, self._chance, self.share = (host, port), random.Random(seed), share
         self.on = True
+        self.retry_after_s = 1
+        self.faults: Sequence[str] = FAULTS
+        self._closed = threading.Event()
         self.met: Counter[str] = Counter()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
+        self._closed.set()
         self._listener.close()
 
     def _accept(self) -> None:
@@ -31,7 +37,7 @@ class FaultyProxy:
                 caller, _ = self._listener.accept()
             except OSError:
                 return
-            fault = self._chance.choice(FAULTS) if self.on and self._chance.random() < self._share else ""
+            fault = self._chance.choice(self.faults) if self.on and self._chance.random() < self.share else ""
             threading.Thread(target=self._carry, args=(caller, fault), daemon=True).start()
 
     def _carry(self, caller: socket.socket, fault: str) -> None:
@@ -48,7 +54,7 @@ class FaultyProxy:
         self.met[fault or "none"] += 1
         if fault in ("500", "503"):
             _read(caller, length - len(body))
-            wait = b"Retry-After: 1\r\n" if fault == "503" else b""
+            wait = f"Retry-After: {self.retry_after_s}\r\n".encode() if fault == "503" else b""
             caller.sendall(
                 f"HTTP/1.1 {fault} No\r\n".encode() + wait + b"Content-Length: 0\r\nConnection: close\r\n\r\n"
             )
@@ -66,6 +72,13 @@ class FaultyProxy:
         answer = b""
         while piece := store.recv(1 << 16):
             answer += piece
+        if fault == "damaged answer" and not answer.endswith(b"\r\n\r\n"):
+            answer = answer[:-1] + bytes([answer[-1] ^ 1])
+        if fault == "slow":
+            for at in range(0, len(answer), SLOW_PIECE_BYTES):
+                caller.sendall(answer[at : at + SLOW_PIECE_BYTES])
+                self._closed.wait(SLOW_PIECE_S)
+            return
         caller.sendall(answer[: len(answer) * 2 // 3] if fault == "half answer" else answer)
 
 

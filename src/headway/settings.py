@@ -45,6 +45,9 @@ class Settings:
     local_dir: str = knob(
         "", "directory of the local nodes, shared by the servers of one machine; empty means their home"
     )
+    agent_env: str = knob(
+        "", "variables of the server that local nodes get too, with commas: AWS_PROFILE, or AWS_* for all that begin so"
+    )
     local_lease_s: float = knob(86400.0, "lease of a local node; its death can be proven, so it may be long")
     lease_margin_s: float = knob(5.0, "what the server waits beyond a lease before it gives a silent node up")
     silent_after_s: float = knob(30.0, "silence after which nothing more is placed on a node; it ends nothing")
@@ -76,6 +79,7 @@ class Settings:
     repair_s: float = knob(300.0, "how long a gang that lost a node keeps its other places")
     secrets_key_file: str = knob("", "keys that seal secrets; empty means secrets.keys in the config directory")
     bundle: str = knob("auto", "when the project travels with a job: auto (with a shared server), always, never")
+    bundle_bytes_max: int = knob(64 * 2**30, "the largest tree that a bundle may become on a node, all copies counted")
     accounts: str = knob("off", "whether users sign in: on (a shared server) or off (the owner of this home alone)")
     insecure_http: str = knob("off", "on: serve others without TLS, because a proxy does it or the network is trusted")
     tls_cert_file: str = knob("", "certificate, with its chain, that the server shows; empty means no TLS")

@@ -17,9 +17,11 @@ from headway_agent.reading import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping
+    from typing import Any, Callable, Mapping, TypeVar
 
     from headway_agent.preparing import Work
+
+    Read = TypeVar("Read")
 
 CACHE_BYTES_MAX = 20 << 30  # Of whole bundles, and of single large files that many of them have.
 PART_OF_DISK = 0.1
@@ -57,7 +59,7 @@ def _unpack(work: Work, digest: str, root: str) -> None:
 
 
 def _fill(work: Work, digest: str, root: str) -> None:
-    entries = manifest(digest, work.site.objects.read(f"bundles/{digest}.json"))
+    entries = _twice(lambda: manifest(digest, work.site.objects.read(f"bundles/{digest}.json")))
     work.site.objects.expect([f"bundles/files/{entry['sha256']}" for entry in entries if "sha256" in entry])
     os.mkdir(root, 0o700)
     made = {""}
@@ -70,6 +72,16 @@ def _fill(work: Work, digest: str, root: str) -> None:
             os.symlink(_inner_link(path, entry["link"]), target)
         else:
             _put(work, entry, target)
+
+
+def _twice(read: Callable[[], Read]) -> Read:
+    """What is not what its name says may have been damaged on its way: it is read once more."""
+    try:
+        return read()
+    except PrepareFailed as failed:
+        if failed.cause != "bundle_missing":
+            raise
+        return read()
 
 
 def manifest(digest: str, content: bytes) -> list[Mapping[str, Any]]:
@@ -131,8 +143,13 @@ def _cache(work: Work, name: str) -> Cache:
 
 def _copy(work: Work, key: str, target: str, sha256: str) -> None:
     """Write an object into a file. What does not have the hash that names it is not used."""
+    _twice(lambda: _copy_once(work, key, target, sha256))
+
+
+def _copy_once(work: Work, key: str, target: str, sha256: str) -> None:
     digest = hashlib.sha256()
-    with open(target, "xb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(target, flags, 0o666), "wb") as file:
         for piece in work.site.objects.pieces(key, work.check):
             digest.update(piece)
             file.write(piece)

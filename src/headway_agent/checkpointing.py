@@ -21,7 +21,7 @@ from headway_agent.happenings import ArtifactStored, CheckpointStored, Salvaged,
 from headway_agent.inotify import APPEARED, MISSED, MOVED, WRITTEN
 from headway_agent.nodedir import boottime_s
 from headway_agent.parts import Changed, send_files
-from headway_agent.restoring import look
+from headway_agent.restoring import look, sealed
 from headway_agent.storing import StoreFailed, StoreRefused, put
 
 TYPE_CHECKING = False
@@ -257,7 +257,7 @@ class Checkpointer:
         try:
             entries, sent = send_files(self.objects, prefix, charge.checkpoints, snapshot.files, charge.known)
             manifest = charge.manifest(snapshot, entries, at)
-            put(self.objects, key, json.dumps(manifest, separators=(",", ":")).encode())
+            put(self.objects, key, sealed(json.dumps(manifest, separators=(",", ":")).encode()))
         except Changed as change:
             self._log.say("changed while it was read", task=charge.key, detail=str(change))
             charge.look_at_s = boottime_s() + AGAIN_S

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 READ_BYTES_MAX = 16 << 20
 READ_TRIES = 3
+SEAL = b',"sha256":"%s"}'
 
 
 class Bad(Exception):
@@ -46,9 +47,40 @@ def restore(objects: Objects, key: str, directory: str, check: Callable[[], None
     return manifest
 
 
+def sealed(manifest: bytes) -> bytes:
+    """A manifest that ends with the hash of what it says without it: damage on the way back is seen."""
+    import hashlib
+
+    return manifest[:-1] + SEAL % hashlib.sha256(manifest).hexdigest().encode()
+
+
+def is_whole(manifest: bytes) -> bool:
+    """Whether it says what it was sealed with. Those of older agents have no seal, and are taken as they are."""
+    import hashlib
+
+    said, seal = manifest[: -len(SEAL % (b"0" * 64))], manifest[-len(SEAL % (b"0" * 64)) :]
+    if not seal.startswith(SEAL[: SEAL.index(b"%")]):
+        return True
+    return seal == SEAL % hashlib.sha256(said + b"}").hexdigest().encode()
+
+
 def read_manifest(objects: Objects, key: str) -> dict[str, Any]:
+    """The manifest with this key. What is not whole is read again, as with parts."""
+    for number in range(READ_TRIES):
+        try:
+            return _read_manifest(objects, key)
+        except Bad:
+            if number == READ_TRIES - 1:
+                raise
+    raise AssertionError("not reached")
+
+
+def _read_manifest(objects: Objects, key: str) -> dict[str, Any]:
     try:
-        manifest = json.loads(objects.read_all(key))
+        content = objects.read_all(key)
+        if not is_whole(content):
+            raise ValueError("it is not what was stored")
+        manifest = json.loads(content)
         if manifest["version"] != 1 or manifest["how"] not in STRENGTH:
             raise ValueError("unknown version")
         for file in manifest["files"]:

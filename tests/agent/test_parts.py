@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway.core import manifests
 from headway_agent import restoring, storing
 from headway_agent.parts import Changed, Known, send_files, signature_of
-from headway_agent.restoring import Bad, look, restore
+from headway_agent.restoring import Bad, look, restore, sealed
 from headway_agent.storing import Folder
 
 MIB = 1 << 20
@@ -33,8 +35,6 @@ class Kept:
         return entries, sent
 
     def manifest(self, entries: list[dict[str, Any]]) -> str:
-        import json
-
         manifest = {"version": 1, "how": "renamed", "files": entries}
         storing.put(self.objects, "m.json", json.dumps(manifest).encode())
         return "m.json"
@@ -122,6 +122,37 @@ def test_a_manifest_cannot_write_outside_its_directory(kept: Kept, tmp_path: Pat
     key = kept.manifest([{"path": path, "size": 0, "mode": 0o600, "parts": []}])
     with pytest.raises(Bad):
         restore(kept.objects, key, str(tmp_path / "back"), lambda: None)
+
+
+class Damaging(Folder):
+    """A folder from which manifests come damaged a few times."""
+
+    times = 0
+
+    def read_all(self, key: str) -> bytes:
+        content = super().read_all(key)
+        self.times -= 1
+        return content.replace(b'"a"', b'"b"') if self.times >= 0 else content
+
+
+def test_a_manifest_that_comes_damaged_is_read_again_and_never_restored(kept: Kept, tmp_path: Path) -> None:
+    (kept.source / "a").write_bytes(b"content")
+    manifest = json.dumps({"version": 1, "how": "renamed", "files": kept.send()[0]}).encode()
+    storing.put(kept.objects, "m.json", sealed(manifest))
+    assert json.loads(sealed(manifest))["files"] == json.loads(manifest)["files"]
+    for check in (restoring.is_whole, manifests.is_whole):
+        assert check(sealed(manifest))
+        assert check(manifest), "one of an older agent"
+        assert not check(sealed(manifest).replace(b'"a"', b'"b"'))
+        assert not check(sealed(manifest)[:-3] + b'0"}') or sealed(manifest)[-3:-2] == b"0"
+    objects = Damaging(str(kept.storage))
+    objects.times = 2
+    restore(objects, "m.json", str(tmp_path / "back"), lambda: None)
+    assert os.listdir(tmp_path / "back") == ["a"]
+    objects.times = 3
+    with pytest.raises(Bad, match="not what was stored"):
+        restore(objects, "m.json", str(tmp_path / "again"), lambda: None)
+    assert not (tmp_path / "again").exists()
 
 
 def test_what_cannot_be_kept_is_left_out_and_said(kept: Kept) -> None:

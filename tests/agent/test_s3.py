@@ -20,6 +20,7 @@ import pytest
 from headway_agent import s3
 from headway_agent.preparing import PrepareFailed, prepare
 from tests.agent.stores import a_work
+from tests.buckets import watched
 from tests.waiting import wait_until
 
 KEYS = {
@@ -87,7 +88,7 @@ def endpoint(headway_home: Path) -> Iterator[str]:
     words += [f"-{name}.port={port}" for name, port in ports.items()]
     words += [f"-{name}.port.grpc={port}" for name, port in grpc.items()]
     with (headway_home / "weed.log").open("wb") as log:
-        server = subprocess.Popen(words, cwd=headway_home, stdout=log, stderr=subprocess.STDOUT)
+        server = watched(words, cwd=headway_home, stdout=log, stderr=subprocess.STDOUT)
     url = f"http://127.0.0.1:{ports['s3']}"
 
     def up() -> bool:
@@ -98,7 +99,8 @@ def endpoint(headway_home: Path) -> Iterator[str]:
         wait_until(up, limit_s=60, every_s=0.5, what="the S3 server")
         yield url
     finally:
-        server.kill()
+        assert server.stdin is not None
+        server.stdin.close()
         server.wait()
 
 

@@ -49,3 +49,27 @@ def test_colours_can_be_turned_off(fake: FakeServer, words: list[str], env: dict
     fake.add("j1", state="failed")
     assert "\x1b" not in on_terminal(words, **env)
     assert "\x1b" not in on_terminal(["why", "nope"], NO_COLOR="1")
+
+
+HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b[2J<b>x</b>\x9b31m\u202egnp.exe\nroot  succeeded"
+
+
+@pytest.mark.parametrize("words", [["ps"], ["describe", "j1"], ["why", "j1"], ["ps", "-q"], ["ps", "--json"]])
+def test_what_a_terminal_would_obey_is_spelled_out(fake: FakeServer, words: list[str]) -> None:
+    fake.add("j1", state="failed", name=HOSTILE, sentence=f"failed: {HOSTILE}", tags={"a": HOSTILE})
+    said = on_terminal(words, NO_COLOR="1")
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said), said
+    assert "j1" in said
+    if words != ["ps", "-q"]:
+        assert "<b>x</b>" in said
+
+
+def test_names_that_a_program_reads_are_exact() -> None:
+    from headway.cli.output import Output, harmless
+
+    assert harmless("a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc"
+    assert harmless("two\nlines\t\x00", lines=True) == "two\nlines\t\\x00"
+    assert harmless("größe 数 🚂") == "größe 数 🚂"
+    (heads, row) = Output().table(("SIZE", "PATH"), [("1", HOSTILE)]).splitlines()
+    assert heads.split() == ["SIZE", "PATH"]
+    assert row.startswith("1     \\x1b]52")

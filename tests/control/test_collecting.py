@@ -188,7 +188,7 @@ def upload(place: Place, **contents: bytes) -> str:
     manifest = a_manifest(**contents)
     for data in contents.values():
         sha256 = hashlib.sha256(data).hexdigest()
-        place.shelf.take(sha256, lambda key, data=data: place.put(key, data))  # type: ignore[misc]
+        place.shelf.take(sha256, len(data), lambda key, data=data: place.put(key, data))  # type: ignore[misc]
     place.shelf.complete(manifest)
     path = Path(place.storage.local_dir(), manifest_key(manifest.digest))
     os.utime(path, (place.leader.now, place.leader.now))

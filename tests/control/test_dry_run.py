@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway.cli.house_pages import request
 from headway.control.dry_run import rendered
 from headway.core.errors import BadInput
+from headway.core.grow import Order
 from headway.core.model import NodeId, Pool, Resources
 from headway.engines import agent_zip
 from headway.engines.local import LocalEngine
@@ -73,3 +75,26 @@ def test_every_engine_says_what_it_would_send_and_nothing_secret(pool: Pool, nod
 def test_more_nodes_than_the_pool_may_have_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match='pool "hosts" has at most 2, not 3'):
         rendered(SSH, an_engine(SSH, tmp_path), 3)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reach"),
+    [
+        ("", []),
+        ("*", []),
+        ("AWS_REGION", ["AWS_REGION"]),
+        ("HF_TOKEN, AWS_*", ["AWS_REGION", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"]),
+    ],
+)
+def test_keys_of_the_server_reach_its_local_nodes_only_where_they_are_named(
+    wanted: str, reach: list[str], tmp_path: Path
+) -> None:
+    env = {"PATH": "/bin", "AWS_REGION": "r", "AWS_SECRET_ACCESS_KEY": "s", "HF_TOKEN": "t", "AZURE_KEY": "u"}
+    place, settings = home_from({"HEADWAY_HOME": str(tmp_path)}), Settings(agent_env=wanted)
+    engine = LocalEngine(place, LOCAL, agent_zip.build(), "", settings, token_for, env)
+    (order,) = {json.dumps(start["env"]) for start in rendered_nodes(engine)}
+    assert sorted(json.loads(order)) == sorted([*reach, "PATH"])
+
+
+def rendered_nodes(engine: LocalEngine) -> list[dict[str, Any]]:
+    return list(engine.render(Order("o", "here", ("here-1", "here-2"))).text["nodes"].values())

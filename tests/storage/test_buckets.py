@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,6 +16,7 @@ from headway.storage.conformance import StorageConformance
 from headway.storage.objects import ObjectStorage
 from headway.storage.protocol import Storage
 from tests.buckets import Bucket, azurite, seaweed
+from tests.waiting import wait_until
 
 numbers = itertools.count(1)
 
@@ -61,3 +64,32 @@ def test_addresses_of_google_cloud_storage_are_signed_with_the_service_account(t
     assert said["X-Goog-Expires"] == ["60"]
     assert said["X-Goog-Credential"][0].startswith("tests@example.invalid/")
     assert len(bytes.fromhex(said["X-Goog-Signature"][0])) == 256
+
+
+def test_a_store_does_not_outlive_a_test_process_that_was_killed(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from tests.buckets import watched; watched(['sleep', '1000']); "
+        "print('started', flush=True); sys.stdin.read()"
+    )
+    env = {**os.environ, "MARK": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+
+    def left() -> list[str]:
+        mine = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if os.fsencode(tmp_path) in (entry / "environ").read_bytes():
+                    mine.append((entry / "cmdline").read_bytes().decode())
+            except OSError:
+                continue
+        return mine
+
+    assert parent.stdout is not None
+    assert parent.stdin is not None
+    assert parent.stdout.readline() == b"started\n"
+    wait_until(lambda: len(left()) == 3, what="the process and its watch")
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: not left(), what="the end of both")
+    parent.stdin.close()
+    parent.stdout.close()

@@ -17,6 +17,7 @@ from headway.core.bundles import PACK_BYTES_MAX, read_manifest, unpack
 from headway.core.errors import BadInput, NotFound
 from headway.core.fields import check_keys
 from headway.core.progress_spec import DIGEST
+from headway.core.units import show_size
 
 FILE_BYTES_MAX = 64 * 2**30
 ASKED_MAX = 100_000
@@ -54,13 +55,19 @@ def routes(services: Services) -> APIRouter:
         async with received(request, services.storage, FILE_BYTES_MAX) as draft:
             if draft.sha256 != sha256:
                 raise BadInput(f"the content has the sha256 {draft.sha256}, not {sha256}", "it changed on its way")
-            await run_in_threadpool(shelf(request).take, sha256, lambda key: draft.put(services.storage, key))
+            await run_in_threadpool(
+                shelf(request).take, sha256, draft.size, lambda key: draft.put(services.storage, key)
+            )
         return Response(status_code=204)
 
     @router.put("/bundles/{digest}", status_code=201, openapi_extra=BUNDLE, responses=ANY)
     async def put_bundle(digest: str, request: Request) -> Response:
         """Make a bundle of contents that are here. The same bundle again changes nothing."""
         manifest = read_manifest(await read_object(request, services.settings.request_bytes_max))
+        most = services.settings.bundle_bytes_max
+        if manifest.size_bytes > most:
+            said = f"bundle: its files have {show_size(manifest.size_bytes)}; at most {show_size(most)} are taken"
+            raise BadInput(said, "keep data apart from code: inputs:, or a volume; or the setting bundle_bytes_max")
         if manifest.digest != digest:
             raise BadInput(f"the files have the digest {manifest.digest}, not {digest[:64]}")
         await run_in_threadpool(shelf(request).complete, manifest)

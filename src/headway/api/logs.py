@@ -15,11 +15,12 @@ from headway.api.access import actor_of, check, find_job
 from headway.api.documents import ANY, RAW
 from headway.api.services import Services
 from headway.control import views
-from headway.core.errors import NotFound
+from headway.core.errors import NotFound, Unavailable
 from headway.core.model import Job
 from headway.store.protocol import LogRange
 
 LIMIT_BYTES = 4 * 2**20
+READ_TRIES = 3
 WAIT_S_MAX = 60.0
 LOOK_AGAIN_S = 5.0  # A held answer looks again now and then, and keeps its node shipping at once.
 FRESH_S_MAX = 5.0
@@ -65,7 +66,7 @@ def read_piece(services: Services, ranges: list[LogRange], offset: int, limit: i
             break
         end = min(piece.end, at + limit - (at - start))
         first = piece.key_offset + at - piece.start
-        parts.append(services.storage.get(piece.key, first, first + end - at))
+        parts.append(_whole(services, piece.key, first, first + end - at))
         at = end
     return Piece(b"".join(parts), start, start - offset)
 
@@ -114,6 +115,15 @@ def _held(services: Services, request: Request, ref: str) -> Job | None:
         return None
     job: Job | None = services.control.cycle.book.active.get(ref)
     return job if job is not None and actor_of(request).sees(job.spec.project) else None
+
+
+def _whole(services: Services, key: str, start: int, end: int) -> bytes:
+    """Exactly these bytes of a pack. Fewer would move all that follows: they are read again, and never shown."""
+    for _ in range(READ_TRIES):
+        data = services.storage.get(key, start, end)
+        if len(data) == end - start:
+            return data
+    raise Unavailable(f'storage gives {len(data)} of {end - start} bytes of the log pack "{key}"', "try again later")
 
 
 def routes(services: Services) -> APIRouter:

@@ -33,7 +33,15 @@ def _no_number(word: str) -> float:
     raise ValueError(f"{word} is no number")
 
 
+def refuse_packed(request: Request) -> None:
+    """Bodies are never unpacked here: what grows without end while it is read cannot come in."""
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.strip().lower() not in ("", "identity"):
+        raise BadInput(f'the body has the encoding "{encoding[:40]}"', "send it as it is: packed bodies are not read")
+
+
 async def read_body(request: Request, bytes_max: int) -> bytes:
+    refuse_packed(request)
     announced = request.headers.get("content-length", "0")
     if announced.isdigit() and int(announced) > bytes_max:
         raise BadInput(f"the body has {announced} bytes; at most {bytes_max} are read")

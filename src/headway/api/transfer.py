@@ -14,6 +14,7 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from headway.api.reading import refuse_packed
 from headway.core.errors import BadInput, Unavailable
 from headway.storage.protocol import Storage
 
@@ -41,6 +42,7 @@ class Draft:
 @asynccontextmanager
 async def received(request: Request, storage: Storage, bytes_max: int) -> AsyncIterator[Draft]:
     """The request's body with its hash. A file of it is gone afterwards, unless storage took it."""
+    refuse_packed(request)
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > bytes_max:
         raise BadInput(f"the body has {announced} bytes; at most {bytes_max} are taken")

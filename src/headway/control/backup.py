@@ -19,6 +19,7 @@ from typing import Any
 
 from headway.control.bundles import content_key, manifest_key
 from headway.core.errors import BadInput, Conflict, NotFound, OperatorError
+from headway.core.manifests import is_whole
 from headway.storage.protocol import Storage, check_key
 from headway.store.protocol import Store
 
@@ -54,7 +55,10 @@ class Named:
         for key in sorted(self.manifests | self.bundles):
             seen.add(key)
             yield key
-            files = json.loads(read(key))["files"]
+            content = read(key)
+            if not is_whole(content):
+                raise OperatorError(f'the manifest "{key}" is damaged', "make the backup again")
+            files = json.loads(content)["files"]
             if key in self.bundles:
                 named = [content_key(each["sha256"]) for each in files if "sha256" in each]
             else:

@@ -11,19 +11,21 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from headway.control.commands import Command
 from headway.control.desk import Desk
 from headway.core.bundles import Manifest
-from headway.core.errors import Conflict, NotFound
+from headway.core.errors import BadInput, Conflict, NotFound, Unavailable
 from headway.storage.protocol import Storage
 from headway.store.protocol import Bundle, Store
 
 LOOKERS = 16
 KNOWN_MOST = 2_000_000
 MANIFESTS_MOST = 200
+READ_TRIES = 3
 
 
 def content_key(sha256: str) -> str:
@@ -37,6 +39,16 @@ def manifest_key(digest: str) -> str:
 def holding_key(owner: str, digest: str) -> str:
     """The mark that somebody has uploaded all of a bundle."""
     return f"bundles/of/{hashlib.sha256(owner.encode()).hexdigest()[:32]}/{digest}"
+
+
+def read_bundle(storage: Storage, digest: str) -> dict[str, Any]:
+    """A manifest from storage, if it is what its name says; read again, if it is not."""
+    for _ in range(READ_TRIES):
+        with suppress(ValueError, KeyError, TypeError):
+            found: dict[str, Any] = json.loads(storage.get(manifest_key(digest)))
+            if Manifest(tuple(found["files"])).digest == digest:
+                return found
+    raise Unavailable(f"the list of bundle {digest[:12]} comes from storage damaged", "see headway server status")
 
 
 class Doing(Protocol):
@@ -72,7 +84,7 @@ class Shelf:
     store: Store
     storage: Storage
     control: Doing
-    _known: set[str] = field(default_factory=set)  # Contents that are in storage for sure.
+    _known: dict[str, int] = field(default_factory=dict)  # Contents that are in storage for sure, with their sizes.
     _holdings: dict[str, Holdings] = field(default_factory=dict)  # By owner.
     _contents: dict[str, frozenset[str]] = field(default_factory=dict)  # By bundle.
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -83,35 +95,36 @@ class Shelf:
         with self._lock:
             unsure = [sha256 for sha256 in asked if sha256 not in self._known]
             if unsure:
-                self._note(sha256 for sha256, there in zip(unsure, self._look(unsure), strict=True) if there)
+                sizes = zip(unsure, self._sizes(unsure), strict=True)
+                self._note({sha256: size for sha256, size in sizes if size is not None})
             return [sha256 for sha256 in unsure if sha256 not in self._known]
 
-    def _look(self, contents: list[str]) -> list[bool]:
-        def there(sha256: str) -> bool:
-            return self.storage.size(content_key(sha256)) is not None
+    def _sizes(self, contents: list[str]) -> list[int | None]:
+        def size(sha256: str) -> int | None:
+            return self.storage.size(content_key(sha256))
 
         if self.storage.local_dir() or len(contents) < LOOKERS:
-            return list(map(there, contents))
+            return list(map(size, contents))
         with ThreadPoolExecutor(LOOKERS) as lookers:
-            return list(lookers.map(there, contents))
+            return list(lookers.map(size, contents))
 
-    def _note(self, contents: Iterable[str]) -> None:
+    def _note(self, contents: Mapping[str, int]) -> None:
         if len(self._known) > KNOWN_MOST:
             self._known.clear()
         self._known.update(contents)
 
-    def take(self, sha256: str, put: Callable[[str], None]) -> None:
+    def take(self, sha256: str, size: int, put: Callable[[str], None]) -> None:
         """Keep a content whose hash was checked."""
         with self._lock:
             put(content_key(sha256))
-            self._note([sha256])
+            self._note({sha256: size})
 
     def take_all(self, contents: Mapping[str, bytes]) -> None:
         """Keep many contents whose hashes were checked; side by side, since each waits for the disk or the network."""
         with self._lock, ThreadPoolExecutor(LOOKERS) as writers:
             fresh = [sha256 for sha256 in contents if sha256 not in self._known]
             list(writers.map(lambda sha256: self.storage.put(content_key(sha256), contents[sha256]), fresh))
-            self._note(fresh)
+            self._note({sha256: len(contents[sha256]) for sha256 in fresh})
 
     def complete(self, manifest: Manifest) -> None:
         """Put a manifest on the shelf, once all that it names is there."""
@@ -121,18 +134,24 @@ class Shelf:
             if missing:
                 more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
                 raise Conflict(f"bundle {digest[:12]}: {missing[0][:12]}{more} was not uploaded", "upload it again")
+            self._check_sizes(manifest)
             said = {"files": list(manifest.files), "git": dict(manifest.git)}
             if self.store.bundle(digest) is None:
                 self.storage.put(manifest_key(digest), json.dumps(said, separators=(",", ":")).encode())
             save = SaveBundle(digest, manifest.size_bytes, len(manifest.files))
             self.control.do(save).result(timeout=60)
 
+    def _check_sizes(self, manifest: Manifest) -> None:
+        """A content that is larger than its entry says would fill nodes beyond every limit."""
+        for sha256, said in manifest.contents.items():
+            if (size := self._known.get(sha256, said)) != said:
+                raise BadInput(f"bundle: {sha256[:12]} has {size} bytes, not {said}", "bundle it again")
+
     def manifest(self, digest: str) -> dict[str, Any]:
         """What a bundle consists of."""
         if self.store.bundle(digest) is None:
             raise NotFound(f'no bundle "{digest[:64]}"')
-        found = json.loads(self.storage.get(manifest_key(digest)))
-        return {"digest": digest, **found}
+        return {"digest": digest, **read_bundle(self.storage, digest)}
 
     def contents(self, digest: str) -> frozenset[str]:
         """The hashes of what a bundle consists of; of one that is not there, none."""
@@ -165,14 +184,15 @@ class Shelf:
             left = {bundle.digest for bundle in self.store.bundles()}
             named: set[str] = set()
             for digest in left:
-                entries = json.loads(self.storage.get(manifest_key(digest)))["files"]
+                entries = read_bundle(self.storage, digest)["files"]
                 named.update(content_key(entry["sha256"]) for entry in entries if "sha256" in entry)
                 named.add(manifest_key(digest))
             old = [kept.key for kept in self.storage.list("bundles") if kept.at < unused_since]
             # A mark stays as long as its bundle.
             gone = [key for key in old if key not in named and not (_is_mark(key) and key.rpartition("/")[2] in left)]
             if gone:
-                self._known.difference_update(key.rpartition("/")[2] for key in gone)
+                for key in gone:
+                    self._known.pop(key.rpartition("/")[2], None)
                 self.storage.delete(gone)
             return len(gone)
 
@@ -203,8 +223,8 @@ class Holdings:
             gone = set(self.shelf.missing(sha256 for sha256 in asked if sha256 in mine))
             return [sha256 for sha256 in asked if sha256 not in mine or sha256 in gone]
 
-    def take(self, sha256: str, put: Callable[[str], None]) -> None:
-        self.shelf.take(sha256, put)
+    def take(self, sha256: str, size: int, put: Callable[[str], None]) -> None:
+        self.shelf.take(sha256, size, put)
         if self.owner:
             with self._lock:
                 self._contents().add(sha256)

@@ -20,6 +20,7 @@ from headway.control.bundles import Shelf
 from headway.control.cycle import Cycle
 from headway.core.checkpoints import Checkpoint
 from headway.core.errors import HeadwayError, NotFound
+from headway.core.manifests import is_whole
 from headway.core.model import JobId
 from headway.storage.protocol import Kept, Storage
 from headway.store.protocol import Store
@@ -162,7 +163,10 @@ class Collecting:
 
     def _parts(self, manifest: str, missing_is_empty: bool = False) -> list[str]:
         try:
-            found: Any = json.loads(self._storage.get(manifest))
+            content = self._storage.get(manifest)
+            if not is_whole(content):
+                raise ValueError("it is not what was stored")
+            found: Any = json.loads(content)
             return [part["key"] for file in found["files"] for part in file["parts"]]
         except NotFound:
             if missing_is_empty:

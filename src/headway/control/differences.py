@@ -6,13 +6,12 @@ Each group is empty when nothing differs; elsewhere a name leads to a pair, the 
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from headway.control.bundles import content_key, manifest_key
+from headway.control.bundles import content_key, read_bundle
 from headway.core import checkpoints
 from headway.core.errors import HeadwayError
 from headway.core.model import Job
@@ -66,7 +65,7 @@ def _files(storage: Storage, job: Job) -> dict[str, dict[str, Any]] | None:
     if not digest:
         return None
     try:
-        manifest = json.loads(storage.get(manifest_key(digest)))
+        manifest = read_bundle(storage, digest)
     except HeadwayError:
         return None
     return {entry["path"]: entry for entry in manifest["files"]}

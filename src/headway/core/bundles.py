@@ -64,6 +64,10 @@ def read_manifest(raw: Mapping[str, Any]) -> Manifest:
     if len(paths) != len(ordered):
         raise BadInput("bundle: a path stands there twice")
     _check_tree(ordered, paths)
+    sizes: dict[str, int] = {}
+    for entry in ordered:
+        if "link" not in entry and sizes.setdefault(entry["sha256"], entry["size"]) != entry["size"]:
+            raise BadInput(f'bundle: "{entry["path"][:200]}" has another size than the same content elsewhere')
     return Manifest(tuple(ordered), git)
 
 
@@ -100,13 +104,17 @@ def is_inner(path: str) -> bool:
     """Whether a path is relative, plain, and cannot leave the tree that it is put into."""
     parts = path.split("/")
     plain = all(part not in ("", ".", "..") and len(part.encode("utf-8", "replace")) <= 255 for part in parts)
+    return plain and _is_plain(path)
+
+
+def _is_plain(path: str) -> bool:
     printable = not any(ord(char) < 32 or ord(char) == 127 or 0xD800 <= ord(char) <= 0xDFFF for char in path)
-    return plain and printable and len(path.encode("utf-8", "replace")) <= PATH_BYTES_MAX
+    return printable and len(path.encode("utf-8", "replace")) <= PATH_BYTES_MAX
 
 
 def stays_inside(path: str, target: str) -> bool:
     """Whether a link at this path with this target leads to somewhere in the tree."""
-    if not target or target.startswith("/") or any(ord(char) < 32 for char in target):
+    if not target or target.startswith("/") or not _is_plain(target):
         return False
     depth = path.count("/")
     for part in target.split("/"):

@@ -42,9 +42,10 @@ print(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, setsid=True, setsigm
 """
 # All that an agent gets of the server's environment: nothing of the terminal in which the server happened to start.
 FOR_AGENTS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
-# And where packages and inputs come from, and how to get there; ranks see none of it.
+# And where packages and inputs come from, and how to get there; ranks see none of it. Keys to storage are not among
+# them (AWS_ may be the server's own): what else a node shall have is named by the setting `agent_env`.
 FOR_FETCHING = (
-    "UV_", "PIP_", "CONDA_", "MAMBA_", "AWS_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+    "UV_", "PIP_", "CONDA_", "MAMBA_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
     "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HEADWAY_AGENT_",
 )  # fmt: skip
 
@@ -78,7 +79,10 @@ class LocalEngine:
         self._agent = agent
         self._token_for = token_for
         self._looked = False
-        self._env = {name: env[name] for name in env if name in FOR_AGENTS or name.startswith(FOR_FETCHING)}
+        wanted = tuple(word for word in settings.agent_env.replace(",", " ").split() if word != "*")
+        exact = {*FOR_AGENTS, *(word for word in wanted if not word.endswith("*"))}
+        begins = (*FOR_FETCHING, *(word[:-1] for word in wanted if word.endswith("*")))
+        self._env = {name: env[name] for name in env if name in exact or name.startswith(begins)}
 
     def traits(self) -> Traits:
         return Traits("local", standing=True, proves_death=True)
