@@ -181,9 +181,13 @@ def test_the_doctor_finds_a_sound_installation_sound(home: Home) -> None:
 
 def test_a_server_that_cannot_start_says_why(home: Home) -> None:
     home.env.update(HEADWAY_HOST="203.0.113.1", HEADWAY_ACCOUNTS="on", HEADWAY_INSECURE_HTTP="on")
-    said = home.run("ps")
+    said = home.run("server", "start")
     assert said.returncode == 3
     assert "cannot listen on 203.0.113.1" in said.stderr
+    # With accounts it is a shared server, which no other command starts by the way.
+    said = home.run("ps")
+    assert said.returncode == 3
+    assert "does not run" in said.stderr
 
 
 def test_the_sdk_submits_waits_and_reads(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
