@@ -13,9 +13,9 @@ from pathlib import Path
 
 from bench.house import House
 
-SETTLE_S = 5.0
-LOOK_S = 20.0
-ROUNDS = 10
+SETTLE_S = 4.0
+LOOK_S = 15.0
+ROUNDS = 7
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bench.house import House
 
-ROUNDS = 20
+ROUNDS = 15
 PAUSE_S = 0.15
 RANK = "import sys, time; open(sys.argv[1], 'w').write(str(time.time()))"
 

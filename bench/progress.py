@@ -28,8 +28,9 @@ from headway_agent.wire import Home
 
 GIB = 1 << 30
 SMALL_FILES, SMALL_BYTES = 10_000, 20_000
-TIMES = 3
-PAIRS = 12
+TIMES = 2
+LOSSES = 3
+PAIRS = 8
 PIECE = 1 << 20
 
 LOOP = """
@@ -272,7 +273,7 @@ def _next_attempt() -> Measured:
         words = ["--no-bundle", "--max-retries", "9", "--", sys.executable, str(script)]
         job = mine.run("run", "-d", "-o", "name", *words).strip()
         waits = []
-        for attempt in range(1, TIMES + 1):
+        for attempt in range(1, LOSSES + 1):
             _line(mine, job, attempt)
             lost_s = _end_keeper(mine)
             waits.append(_line(mine, job, attempt + 1) - lost_s)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from headway.api import lane
 from tests.api.serving import Serving
@@ -75,7 +76,9 @@ def test_a_failure_of_our_own_is_told_alike(both: tuple[Serving, Serving], monke
 
     for server in both:
         monkeypatch.setattr(server.services, "do", fail)
-    fast, ordinary = answers(both, "/api/v1/jobs", {"job": {"command": ["true"]}}, {})
+    with capture_logs() as logged:  # Not drawn with all its variables, which takes its time.
+        fast, ordinary = answers(both, "/api/v1/jobs", {"job": {"command": ["true"]}}, {})
+    assert [each["event"] for each in logged] == ["request failed"] * 2
     assert fast == ordinary
     assert fast[0] == 500
 
