@@ -134,6 +134,8 @@ class Dumped:
     task: str
     key: str
     what: str
+    size: int = 0
+    sha256: str = ""
 
 
 @dataclass(frozen=True)

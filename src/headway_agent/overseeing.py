@@ -6,6 +6,7 @@ task was stopped lies in its directory, so that an agent that comes later names 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 
@@ -70,15 +71,16 @@ class Overseer:
         from headway_agent import dumping, sampling
 
         pids = sampling.descendants(watch.pids, sampling.tree())
-        stacks = dumping.dump(pids, self._node_dir.task(watch.task), self._environ.get("PATH", ""))
+        text = dumping.dump(pids, self._node_dir.task(watch.task), self._environ.get("PATH", ""))
+        stacks = text.encode("utf-8", "replace")
         job, attempt, index = watch.task.split("/")
         key = f"jobs/{job}/{attempt}/dumps/{index}-{verdict.what}.txt"
         try:
-            self._storage()(key, stacks.encode("utf-8", "replace"))
+            self._storage()(key, stacks)
         except Exception as error:  # Storage that is away must not keep a stalled task alive.
             self._post(Troubled(f"dump of {watch.task}", f"its stack dump could not be stored: {error}"))
             return
-        self._post(Dumped(watch.task, key, "stacks"))
+        self._post(Dumped(watch.task, key, "stacks", len(stacks), hashlib.sha256(stacks).hexdigest()))
 
 
 def has_policies(directory: str) -> bool:

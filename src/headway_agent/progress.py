@@ -80,7 +80,8 @@ def checkpoint_bad(state: State, fact: CheckpointBad) -> None:
 
 
 def dumped(state: State, fact: Dumped) -> None:
-    of(state, fact.task).dumps.append({"task": fact.task, "key": fact.key, "what": fact.what})
+    said = {"task": fact.task, "key": fact.key, "what": fact.what, "size": fact.size, "sha256": fact.sha256}
+    of(state, fact.task).dumps.append(said)
 
 
 def stepped(state: State, task: str, step: int) -> None:

@@ -102,6 +102,8 @@ ROWS = (
         error=r"^(?:[\w.]*\.)?Connection(?:Refused|Reset|Aborted)?Error\b|Connection refused|Max retries exceeded"
               r"|Name or service not known|Temporary failure in name resolution|Network is unreachable"
               r"|^(?:[\w.]*\.)?(?:ConnectTimeout|ReadTimeout|TimeoutError)\b"),
+    Row("user_code", "too many files are open", "close what is done with, or raise limits.open_files",
+        error=r"Too many open files|\[Errno 24\]"),
     Row("user_code", "an address is in use already", "let the system choose the port (0), or use MASTER_PORT", True,
         error=r"Address already in use|EADDRINUSE"),
     Row("user_code", "the GPU stopped at an assertion",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -81,6 +82,7 @@ def test_a_stalled_task_leaves_its_stacks_and_ends(node: Node, headway_home: Pat
     dumps = [dump for body in node.server.bodies for dump in body.get("dumps", ())]
     assert [(dump["task"], dump["key"]) for dump in dumps] == [(task, "jobs/job1/1/dumps/0-stalled.txt")]
     stacks = (headway_home / "storage" / dumps[0]["key"]).read_text()
+    assert dumps[0]["sha256"] == hashlib.sha256(stacks.encode()).hexdigest()
     assert "=== process" in stacks
     if shutil.which("py-spy", path=str(Path(sys.executable).parent)):
         assert "waits_for_ever" in stacks

@@ -333,6 +333,9 @@ def test_artifacts_are_kept_and_told_once_per_call(played: Played) -> None:
     assert event.data == {"files": 2, "bytes": 6}
     played.say(dumps=[{"task": f"{job}/1/0", "key": f"jobs/{job}/1/dumps/1", "what": "stalled"}])
     assert "StackDumped" in played.kinds(job)
+    dump = {"task": f"{job}/1/0", "key": f"jobs/{job}/1/dumps/0-stalled.txt", "what": "stacks"}
+    played.say(dumps=[{**dump, "size": 7, "sha256": "ab"}])
+    assert "headway-dumps/0-stalled.txt" in [each.path for each in played.store.artifacts(job)]
 
 
 def test_a_job_is_refused_when_its_bundle_or_its_checkpoint_is_not_there() -> None:

@@ -97,3 +97,10 @@ def test_each_end_has_a_sentence_of_its_own() -> None:
     said = [sentence for name, sentence in sentences() if name.startswith("cause ")]
     assert len(set(said)) == len(said) == len(Cause)
     assert BROKEN.detail in explain_state(failed())
+
+
+def test_what_the_node_suggests_is_better_than_what_the_cause_alone_tells() -> None:
+    outcome = Outcome(exit_code=1, rank=0, cause=Cause.USER_CODE, suggestion="raise limits.open_files")
+    assert hint_for(after(running(), TaskEnded(1, 0, outcome))) == "raise limits.open_files"
+    stalled = after(running(), TaskEnded(1, 0, Outcome(cause=Cause.STALLED)))
+    assert hint_for(stalled).startswith("headway artifacts get j1 ")

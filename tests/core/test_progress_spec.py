@@ -26,6 +26,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"subdir": "a/../../b"}, "not a path inside the tree"),
     ({"environment": {"kind": "poetry"}}, 'environment.kind: "poetry" is not one of uv-lock'),
     ({"environment": "uv.lock"}, "environment: expected keys and values"),
+    ({"inputs": {"data": "ftp://host/x"}}, "inputs.data: ftp:// cannot be fetched; http, https, s3, file and absolute"),
     ({"inputs": {"data": "relative/path"}}, "neither a URL nor an absolute path"),
     ({"inputs": {"da-ta": "/x"}}, 'inputs: "da-ta" is not a usable name'),
     ({"inputs": {"data": {"url": "/x", "sha": "1"}}}, 'unknown key "sha"'),

@@ -35,6 +35,7 @@ def test_a_stalled_job_ends_with_its_stacks_kept(living: Living) -> None:
     job = living.wait(name)
     assert (job["state"], job["cause"]) == ("failed", "stalled"), job["sentence"]
     assert list(living.home.rglob("dumps/0-stalled.txt"))
+    assert "headway-dumps/0-stalled.txt" in living.ok("artifacts", "ls", name)
 
 
 def test_what_the_log_shows_decides_whether_it_is_tried_again(living: Living) -> None:

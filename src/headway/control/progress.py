@@ -27,6 +27,7 @@ from headway.store.protocol import Artifact
 
 log = structlog.get_logger()
 
+DUMPS = "headway-dumps"  # Where stack dumps stand among the artifacts.
 WORDS = frozenset({"checkpoints", "artifacts", "steps", "bad_checkpoints", "dumps", "notice"})
 METRICS_MAX = 100
 PATH_MAX = 1000
@@ -207,8 +208,13 @@ def _artifact(desk: Desk, session: Session, raw: Mapping[str, Any], stored: Stor
 def _dump(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
     job, index = _going(desk, session, str(raw["task"]))
     if job is not None:
-        data = {"task": index, "key": _key(raw["key"], job, "dumps"), "what": str(raw.get("what", ""))[:200]}
+        key = _key(raw["key"], job, "dumps")
+        data = {"task": index, "key": key, "what": str(raw.get("what", ""))[:200]}
         desk.say(Event("StackDumped", desk.now, job.id, job.number, data))
+        if raw.get("sha256"):  # So that it can be listed and fetched like whatever else the job leaves.
+            path = f"{DUMPS}/{key.rpartition('/')[2]}"
+            size, sha256 = _whole(raw.get("size"), "size"), str(raw["sha256"])[:64]
+            desk.keep.artifacts.append(Artifact(job.id, job.number, index, path, size, sha256, (key,), desk.now))
 
 
 # --- notices --------------------------------------------------------------------------------------------------------

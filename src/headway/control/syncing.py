@@ -214,6 +214,7 @@ def read_outcome(raw: Mapping[str, Any], now: float) -> Outcome:
         detail=str(raw.get("detail", ""))[:1000],
         log_bytes=int(raw.get("log_bytes", 0)),
         failed_at=None if raw.get("failed_ago_s") is None else now - max(0.0, float(raw["failed_ago_s"])),
+        suggestion=str(raw.get("suggestion") or "")[:300],
         unasked=raw.get("unasked") is True,
         policies=tuple((str(each.get("label", ""))[:100], str(each.get("action", ""))) for each in policies[:20]),
     )

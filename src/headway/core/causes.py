@@ -100,7 +100,10 @@ TABLE: dict[Cause, Row] = {
         Whose.USER, Again.NEVER, "could not get one of its secrets", "headway secret ls shows those of its project"
     ),
     Cause.STALLED: Row(
-        Whose.USER, Again.IN_BUDGET, "made no progress for too long", "see the stack dump in its events"
+        Whose.USER,
+        Again.IN_BUDGET,
+        "made no progress for too long",
+        "headway artifacts get JOB headway-dumps shows where each rank stood",
     ),
     Cause.OUTPUT_LIMIT: Row(Whose.USER, Again.NEVER, "wrote more output than its limit", "raise limits.output"),
     Cause.TIME_LIMIT: Row(Whose.USER, Again.NEVER, "reached its time limit", "raise --max-duration"),

@@ -139,7 +139,11 @@ def explain_attempt(attempt: Attempt) -> str:
 
 
 def hint_for(job: Job) -> str:
-    return TABLE[job.cause].hint if job.cause else ""
+    if job.cause is None:
+        return ""
+    tasks = job.attempt.tasks if job.attempt else ()
+    told = [task.outcome.suggestion for task in tasks if task.outcome and task.outcome.cause is job.cause]
+    return next(filter(None, told), "") or TABLE[job.cause].hint.replace("JOB", job.id)
 
 
 def explain_state(job: Job, waiting: Waiting | None = None, now: float = 0.0) -> str:

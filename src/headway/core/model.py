@@ -110,6 +110,7 @@ class Outcome:
     log_bytes: int = 0  # How many bytes of output there are in all.
     policies: tuple[tuple[str, str], ...] = ()  # The log policies that matched: label and action.
     failed_at: float | None = None  # When its first rank failed by itself, by our own clock.
+    suggestion: str = ""  # What may help, where its node knows it better than the cause alone tells.
     unasked: bool = False  # Its ranks ended well before they were told of any end: no echo of a notice.
 
     @property

@@ -308,6 +308,9 @@ def _named(raw: Any, what: str) -> list[tuple[str, Any]]:
     return list(raw.items())
 
 
+_FETCHED = ("http", "https", "s3", "file")
+
+
 def _inputs(raw: Any, what: str) -> tuple[Input, ...]:
     inputs = []
     for name, value in _named(raw, what):
@@ -320,6 +323,9 @@ def _inputs(raw: Any, what: str) -> tuple[Input, ...]:
         url = _text(value, where, 4000)
         if not url.startswith("/") and not re.match(r"[a-z][a-z0-9+.-]*://.", url):
             raise BadInput(f'{where}: "{url[:80]}" is neither a URL nor an absolute path')
+        scheme, _, _ = url.partition("://")
+        if not url.startswith("/") and scheme not in _FETCHED:
+            raise BadInput(f"{where}: {scheme}:// cannot be fetched; {', '.join(_FETCHED)} and absolute paths can")
         inputs.append(Input(name, url, sha256))
     return tuple(inputs)
 
