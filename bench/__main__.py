@@ -159,14 +159,16 @@ class Run:
         self.table.amount(
             f"… before: all joined after {held.joined_s:.0f} s, all tasks ran after", held.started_s, " s"
         )
-        self.table.amount("… before: CPU for each task, from its submission until it ran", held.start_cpu_ms, " ms")
+        self.table.amount(
+            "… before: CPU for each task, from its submission until it ran", held.start_cpu_ms, " ms", digits=1
+        )
 
     def followers(self) -> None:
         say(f"{followers.FOLLOWERS} followers of one log")
         with house() as mine:
             found = followers.measure(mine)
-        what = f"{followers.FOLLOWERS} followers of one log: threads more than with one ({found.threads_alone})"
-        self.table.none(what, max(0, found.threads - found.threads_alone))
+        what = f"{followers.FOLLOWERS} followers of one log: threads beside the {found.threads_alone} that one needs"
+        self.table.amount(what, found.threads - found.threads_alone, "", 4)
         self.table.amount("… resident for each", found.kb_each, " kB", 200)
         what = f"… CPU for each new line, delivered to all (to one: {found.cpu_ms_per_line_alone:.0f} ms)"
         self.table.amount(what, found.cpu_ms_per_line, " ms", 200)
