@@ -18,7 +18,7 @@ import os
 for line in range(2000):
     print("line", line)
 with open(os.environ["HEADWAY_OUTPUT_DIR"] + "/large.bin", "wb") as file:
-    for number in range(40):
+    for number in range(20):
         file.write(bytes([number]) * (1 << 20))
 """
 
@@ -62,7 +62,7 @@ def test_a_large_artifact_of_a_bundled_job_becomes_one_object(living: Living, bu
     job = living.submit("large.py")
     assert living.wait(job)["state"] == "succeeded"
     living.ok("cp", f"{job}:large.bin", str(living.place / "back.bin"))
-    content = b"".join(bytes([number]) * (1 << 20) for number in range(40))
+    content = b"".join(bytes([number]) * (1 << 20) for number in range(20))
     assert (living.place / "back.bin").read_bytes() == content
     storage = bucket.open(below)
     assert storage.size(f"jobs/{job}/1/output/large.bin") == len(content)

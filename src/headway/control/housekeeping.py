@@ -194,6 +194,12 @@ class Housekeeping:
         place = f"{first.job}-{first.attempt}-{first.task}-{first.rank}-{first.stream}-{first.start}"
         key = f"{JOINED}/{place}-{self._new_name()}"
         self._storage.put(key, data)
+        # What was read or stored damaged would be all that is left: the parts go only when both agree once more.
+        if not self._storage.local_dir() and self._storage.get(key) != b"".join(
+            self._read(part) for part in join.parts
+        ):
+            self.dropped([key])
+            raise NotFound(f'what was joined as "{key}" is not what its parts say; they stay')
         one = LogRange(*first.of, first.start, join.parts[-1].end, key, 0, join.parts[-1].at)
         try:
             if self._do(SwapLogs(join.parts, (one,))):
