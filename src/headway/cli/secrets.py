@@ -22,13 +22,13 @@ def secret() -> None:
 
 @secret.command("set")
 @click.argument("name")
-@click.option("--project", default="default", help="The project whose jobs may use it.")
+@click.option("--project", help="The project whose jobs may use it. [default: your only one, or default]")
 @click.option(
     "--file", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Take it from there."
 )
 @click.option("--reference", metavar="URL", help="Where it is kept: aws://…, gcp://…, azure://… or vault://…")
 @output_options
-def set_(name: str, project: str, path: Path | None, reference: str | None, output: Output) -> int:
+def set_(name: str, project: str | None, path: Path | None, reference: str | None, output: Output) -> int:
     """Set a secret: typed at a prompt, piped in, or from a file.
 
     A newline at the end does not belong to it. The value cannot be shown again.
@@ -37,7 +37,9 @@ def set_(name: str, project: str, path: Path | None, reference: str | None, outp
     body: dict[str, Any] = {"reference": reference} if reference else {"value": read_value(path)}
     if reference and path:
         raise BadInput("both --file and --reference are given", "a secret is kept here, or elsewhere")
-    made = connect(output).secrets.set(project, name, body)
+    client = connect(output)
+    project = project or only_project(client)
+    made = client.secrets.set(project, name, body)
     output.show(made, lambda: f"secret {name} of project {project}, version {made['version']}, is set", lambda: [name])
     return exits.OK
 
@@ -56,11 +58,13 @@ def ls(project: str | None, output: Output) -> int:
 
 @secret.command()
 @click.argument("name")
-@click.option("--project", default="default")
+@click.option("--project", help="The project that has it. [default: your only one, or default]")
 @output_options
-def rm(name: str, project: str, output: Output) -> int:
+def rm(name: str, project: str | None, output: Output) -> int:
     """Remove a secret. Jobs that have it already keep it."""
-    connect(output).secrets.remove(project, name)
+    client = connect(output)
+    project = project or only_project(client)
+    client.secrets.remove(project, name)
     output.say(f"secret {name} of project {project} is removed")
     return exits.OK
 
@@ -83,6 +87,12 @@ def new_key() -> int:
 
     click.echo(f"{secrets.token_hex(4)} {base64.b64encode(secrets.token_bytes(32)).decode()}")
     return exits.OK
+
+
+def only_project(client: Any) -> str:
+    """The project of somebody who is in one alone; as with a job that names none."""
+    roles = client.accounts.whoami()["roles"]
+    return next(iter(roles)) if len(roles) == 1 else "default"
 
 
 def read_value(path: Path | None) -> str:
