@@ -62,5 +62,9 @@ class ReleasedByHand:
 
     def apply(self, desk: Desk) -> None:
         now = desk.book.nodes.get(self.node.id)
-        if now is not None and (now.boot_id, now.agent_epoch) == (self.node.boot_id, self.node.agent_epoch):
-            lose_node(desk, self.node.id, f"{self.node.id} was given back by hand")
+        if now is None:
+            return
+        if (now.boot_id, now.agent_epoch) == (self.node.boot_id, self.node.agent_epoch):
+            lose_node(desk, now.id, f"{now.id} was given back by hand")
+        else:
+            desk.save_node(replace(now, cordoned=False), now.id not in desk.book.shut, desk.book.shut.get(now.id, ""))
