@@ -6,11 +6,12 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -72,6 +73,10 @@ class Line:
         return self._connection.getresponse()
 
     def close(self) -> None:
+        with suppress(OSError):
+            if self._connection.sock is not None:
+                # Or whoever reads a stream on another thread would keep us waiting for its next line.
+                self._connection.sock.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
 
