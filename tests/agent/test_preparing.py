@@ -8,6 +8,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,22 @@ def test_a_file_with_another_content_is_not_used(tmp_path: Path) -> None:
     file = tmp_path / "storage/bundles/files" / hashlib.sha256(b"1").hexdigest()
     file.write_text("2")
     assert "another content" in failure(a_work(tmp_path, bundle=digest)).detail
+
+
+@pytest.mark.parametrize("what", [".json", "files/"])
+def test_what_comes_damaged_once_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    digest = a_bundle(tmp_path / "storage", {"a": "1"})
+    work = a_work(tmp_path, bundle=digest)
+    read, damaged = work.site.objects.pieces, [True]
+
+    def pieces(key: str, *more: Any) -> Iterator[bytes]:
+        for piece in read(key, *more):
+            yield piece.replace(b"1", b"2") if what in key and damaged and damaged.pop() else piece
+
+    monkeypatch.setattr(work.site.objects, "pieces", pieces)
+    prepare(work)
+    assert not damaged
+    assert (Path(work.directory) / "work/a").read_text() == "1"
 
 
 def test_a_list_that_was_changed_is_not_used(tmp_path: Path) -> None:

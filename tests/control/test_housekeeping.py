@@ -339,6 +339,28 @@ def test_a_part_that_is_missing_in_storage_stops_neither_the_round_nor_the_other
         place.text("j1")
 
 
+def test_what_a_bucket_gave_damaged_while_it_was_joined_never_replaces_a_log(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = [True]
+
+    def get(key: str, start: int = 0, end: int | None = None) -> bytes:
+        content = place.storage.get(key, start, end)
+        return bytes([content[0] ^ 1]) + content[1:] if damaged and damaged.pop() else content
+
+    monkeypatch.setattr(place, "local_dir", lambda: "")
+    monkeypatch.setattr(place, "get", get)
+    place.submit("j1")
+    place.ship(*LINES, job="j1")
+    place.round()
+    assert not damaged, "nothing was joined"
+    assert (place.pieces("j1"), place.text("j1")) == (12, STORY)
+    place.submit("j2")
+    place.ship(*LINES, job="j2")
+    place.round()
+    assert (place.pieces("j2"), place.text("j2")) == (1, STORY)
+
+
 def test_a_join_that_the_store_refuses_changes_nothing_and_its_object_goes(place: Place) -> None:
     place.submit()
     place.ship(*LINES)
