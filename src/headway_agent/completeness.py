@@ -70,8 +70,13 @@ def renamed(known: Knowledge, path: str) -> None:
 
 
 def touched(known: Knowledge, path: str) -> None:
-    """A file was written to in place: whatever was known about it is over."""
-    known.finished.pop(path, None)
+    """A file was written to in place: whatever was known about it is over.
+
+    Except what a look has found as it was declared: news of a write travels more slowly than a declaration, and what is
+    written after that look gives the file another signature, by which the next one knows.
+    """
+    if known.finished.get(path, ((0, 0, 0), ""))[1] != DECLARED:
+        known.finished.pop(path, None)
     known.told.pop(path, None)
     known.renamed_inside.discard(path)
 

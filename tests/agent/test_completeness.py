@@ -33,6 +33,22 @@ def test_what_is_written_in_place_after_a_rename_is_not_finished() -> None:
     assert look(known, {"model.pt": sig(1)}, 0.0) is None
 
 
+def test_late_news_of_a_write_does_not_take_a_declared_file_out_of_the_next_snapshot() -> None:
+    known = Knowledge()
+    c.declared(known, "config.json", 1, {})
+    kept(known, look(known, {"config.json": sig(1)}, 0.0))
+    c.touched(known, "config.json")  # The write before the declaration.
+    c.declared(known, "model.pt", 2, {})
+    found = look(known, {"config.json": sig(1), "model.pt": sig(2)}, 1.0)
+    assert found is not None
+    assert set(found.files) == {"config.json", "model.pt"}
+    c.touched(known, "config.json")  # This one changes it.
+    c.declared(known, "model.pt", 3, {})
+    found = look(known, {"config.json": sig(3), "model.pt": sig(4)}, 2.0)
+    assert found is not None
+    assert set(found.files) == {"model.pt"}
+
+
 def test_nothing_new_makes_no_snapshot() -> None:
     known = Knowledge()
     c.renamed(known, "step-20.pt")
