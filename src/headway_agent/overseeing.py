@@ -6,7 +6,6 @@ task was stopped lies in its directory, so that an agent that comes later names 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 
@@ -68,6 +67,8 @@ class Overseer:
         self._post(LimitReached(watch.task, verdict.cause, verdict.grace_s))
 
     def _dump(self, watch: Watch, verdict: Verdict) -> None:
+        import hashlib  # Here: an idle node need not carry it.
+
         from headway_agent import dumping, sampling
 
         pids = sampling.descendants(watch.pids, sampling.tree())
