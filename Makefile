@@ -36,7 +36,7 @@ demo: setup
 
 # Real servers, agents and clusters on a few cores: what fails in the crowd is run once more, alone, and must pass then.
 test: setup check
-	@$(BIN)/python -m pytest -n auto --durations=25 $(PYTEST_ARGS) tests; code=$$?; \
+	@$(BIN)/python -m pytest -n auto --dist worksteal --durations=25 $(PYTEST_ARGS) tests; code=$$?; \
 	if [ $$code -ne 1 ]; then exit $$code; fi; \
 	echo "what failed in the crowd is run once more, alone; whatever is named above did fail once"; \
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail=10 $(PYTEST_ARGS) tests
