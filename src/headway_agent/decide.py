@@ -478,6 +478,9 @@ def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act])
         acts.append(Hold(key, duty))
     elif do == "claim":
         return
+    elif task is not None and task.phase == ENDED:
+        # Heard before everybody had claimed, its end meant nothing to the server: it is said again.
+        change(state, key, True, now)
     elif task is None:
         # The server believes it to be here. It is not: say so, or it waits for ever.
         state.tasks[key] = Task(key, HOLDING)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headway_agent.checkpointing import Checkpointer
     from headway_agent.storing import Objects
 
-WATCH_AFTER_S = 0.5
+WATCH_AFTER_S = 0.1
 PLACES = ("checkpoints", "output", "sdk")
 NOTICE, ASKED = "notice.json", "progress.json"
 NOTICE_S = 30.0  # How soon a machine goes that does not say when.

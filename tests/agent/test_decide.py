@@ -437,3 +437,15 @@ def test_an_end_is_named_by_the_first_rank_that_failed_by_itself(
     exits: list[Exit], tail: str, cause: str | None
 ) -> None:
     assert name_outcome(exits, tail)["cause"] == cause
+
+
+@pytest.mark.parametrize("do", ["go", "stop"])
+def test_an_end_that_meant_nothing_yet_is_said_again_when_the_server_asks_for_more(do: str) -> None:
+    """A claimed task was lost before the rest of its gang had claimed: then the server does not hear of ends yet."""
+    state = a_claimed()
+    state.tasks[T].duty = {}
+    agent.decide(state, KeeperListed([]), 1.0)
+    assert reported(state)[T]["phase"] == "ended"
+    assert not reported(state)
+    exchange(state, duties=[{"task": T, "do": do, "grace_s": 1.0}])
+    assert reported(state)[T]["phase"] == "ended"
