@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,6 +56,9 @@ class Postgres:
 
     def end(self) -> None:
         self._server.cleanup()
+        if (self.data / "postmaster.pid").exists():  # The library may not know one that was restarted.
+            self.control("stop", "-m", "immediate")
+        shutil.rmtree(self.data, ignore_errors=True)
 
 
 def start_postgres() -> Postgres:
