@@ -183,7 +183,7 @@ def cut_shorter_than_the_lease(house: House, paced: Paced, node: str) -> None:
     house.until_up(node)
     paced.until(60)
     ended = house.wait(paced.job)
-    assert (ended["state"], ended["attempt"]) == ("succeeded", 1), ended["sentence"]
+    assert (ended["state"], ended["attempt"]) == ("succeeded", 1), house.ok("describe", paced.job)
     paced.check_log()
 
 
