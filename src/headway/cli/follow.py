@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from headway.cli import exits
-from headway.cli.output import Output
+from headway.cli.output import Output, on_terminal
+from headway.cli.tame import Tame
 from headway.client.story import Piece, Story
 from headway.core.errors import HeadwayError
 from headway.core.units import show_duration
@@ -20,16 +21,21 @@ AWAY_S_MAX = 600.0  # How long a shared server may be away before a follower giv
 SAY_WAITING_AFTER_S = 1.0
 
 
-def follow(client: Client, job: str, output: Output, *, exit_code_from_job: bool = False, **narrow: Any) -> int:
+def follow(
+    client: Client, job: str, output: Output, *, exit_code_from_job: bool = False, raw: bool = False, **narrow: Any
+) -> int:
     """Tell the job's story as it grows; return the exit code that its end asks for."""
     client.on_trouble(_Troubles(output).tell)
     client.link.patience_s = max(client.link.patience_s, AWAY_S_MAX)
     story = Story(client, job, on_wait=_Waiting(output).tell, **narrow)
+    reader = Reader(output, raw)
     try:
         for piece in story.follow():
-            emit(piece, sys.stderr if output.machine else sys.stdout)
+            reader.emit(piece)
     except KeyboardInterrupt:
+        reader.end()
         return let_go(client, story.job, output)
+    reader.end()
     assert story.ended is not None
     if output.machine:
         output.show(story.ended, lambda: "", lambda: [story.job])
@@ -38,12 +44,27 @@ def follow(client: Client, job: str, output: Output, *, exit_code_from_job: bool
     return exits.for_job(story.ended, exit_code_from_job)
 
 
-def emit(piece: Piece, out: Any) -> None:
-    """Write bytes as they are, at once."""
-    if piece.data:
-        target = (out if piece.stream == "out" else sys.stderr).buffer
-        target.write(piece.data)
-        target.flush()
+class Reader:
+    """Where a log goes: bytes as they are, at once; on a terminal only what it may be shown (tame.py), unless raw."""
+
+    def __init__(self, output: Output, raw: bool = False) -> None:
+        self._out = sys.stderr if output.machine else sys.stdout
+        streams = [] if raw else [each for each in {self._out, sys.stderr} if on_terminal(each)]
+        self._tame = {each: Tame(output.colour, each.encoding or "utf-8") for each in streams}
+
+    def emit(self, piece: Piece) -> None:
+        stream = self._out if piece.stream == "out" else sys.stderr
+        tame = self._tame.get(stream)
+        self._write(stream, tame.feed(piece.data) if tame else piece.data)
+
+    def end(self) -> None:
+        for stream, tame in self._tame.items():
+            self._write(stream, tame.rest())
+
+    def _write(self, stream: Any, data: bytes) -> None:
+        if data:
+            stream.buffer.write(data)
+            stream.buffer.flush()
 
 
 def say_outcome(job: dict[str, Any], output: Output) -> None:

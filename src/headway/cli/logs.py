@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
@@ -21,6 +20,9 @@ from headway.core.errors import BadInput
 @click.option("--since", type=DURATION, metavar="TIME", help="What was written lately, such as 10m.")
 @click.option("--attempt", metavar="N|last", help="One attempt alone, exactly as it was written.")
 @click.option("--rank", type=click.IntRange(min=0), help="One rank alone.")
+@click.option(
+    "--raw", is_flag=True, help="On a terminal too, every byte: also what moves its cursor or sets its title."
+)
 @output_options
 def logs(
     job: str,
@@ -29,27 +31,29 @@ def logs(
     since: float | None,
     attempt: str | None,
     rank: int | None,
+    raw: bool,
     output: Output,
 ) -> int:
     """Show what a job wrote: all attempts in order, with a marked line between them.
 
     With -f the exit code tells how the job ended, as with run.
     """
-    from headway.cli.follow import emit, follow
+    from headway.cli.follow import Reader, follow
     from headway.client.story import Story
 
     client = connect(output)
     narrow: dict[str, Any] = {"attempt": which(attempt), "rank": rank, "tail": tail}
     narrow["since_at"] = None if since is None else time.time() - since
     if following:
-        return follow(client, job, output, **narrow)
+        return follow(client, job, output, raw=raw, **narrow)
     if output.machine:
         output.show(client.logs_index(job, fresh=True), lambda: "", list)
         return exits.OK
-    written = False
+    written, reader = False, Reader(output, raw)
     for piece in Story(client, job, **narrow).tell():
         written = written or bool(piece.data)
-        emit(piece, sys.stdout)
+        reader.emit(piece)
+    reader.end()
     if not written and tail is None and since is None:
         answer = client.why(job)
         output.say(f"headway: job {answer['job']} has written nothing; it {answer['sentence']}")
