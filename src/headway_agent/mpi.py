@@ -31,12 +31,25 @@ NOT_FOUND = 127
 LOST = 1
 KEY = "HEADWAY_GANG_KEY"
 CWD = "HEADWAY_MPI_CWD"
+FAILED = "HEADWAY_MPI_FAILED"
+LOOK_EVERY_S = 0.2
+END_S_MAX = 10.0
+CHOSEN = "HEADWAY_MPIRUN"  # Which mpirun, where a machine has several.
 MADE_UP = "headway-node-"
 # Each rank says who it is as launchers do everywhere, and works where its own node has the code.
 RANK = """cd "${HEADWAY_MPI_CWD:-.}" 2>/dev/null
 RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}
 LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
-export RANK LOCAL_RANK; HEADWAY_RANK=$RANK; export HEADWAY_RANK; exec "$@" """
+export RANK LOCAL_RANK; HEADWAY_RANK=$RANK; export HEADWAY_RANK
+"""
+OPEN_MPI_RANK = RANK + 'exec "$@"'
+# Hydra waits for ever when a rank on another node ends badly, or its daemon cannot be started there: we tell.
+HYDRA_RANK = (
+    RANK
+    + """trap : TERM INT; "$@"; code=$?
+[ $code = 0 ] || (set -C; echo "$RANK $code" > "$HEADWAY_MPI_FAILED") 2>/dev/null
+exit $code"""
+)
 
 
 class Line:
@@ -89,6 +102,12 @@ class Lead:
         self.holders: dict[int, Line] = {}
         self.waiting: dict[tuple[int, str], Line] = {}  # Calls of `reach`, by node and number.
         self.changed = threading.Condition()
+        self.failed = ""  # What ended badly first, and where.
+        self.code = 0
+        self.stopping = False
+
+    def stop(self) -> None:
+        self.stopping = True
 
     def listen(self, listener: socket.socket, serve: Any) -> None:
         def accept() -> None:
@@ -127,7 +146,7 @@ class Lead:
         try:
             while True:
                 ended = line.hear()
-                self._end(rank, str(ended["ended"]), int(ended["code"]))
+                self._end(rank, str(ended["ended"]), int(ended["code"]), str(ended.get("said", "")))
         finally:
             with self.changed:
                 self.holders.pop(rank, None)
@@ -149,9 +168,11 @@ class Lead:
         holder.say(run=number, command=str(asked["command"]))
         line._file.readline()  # Until it hangs up: its command has ended, or mpirun has.
 
-    def _end(self, rank: int, number: str, code: int) -> None:
+    def _end(self, rank: int, number: str, code: int, said: str = "") -> None:
         with self.changed:
             line = self.waiting.pop((rank, number), None)
+            if code and not self.failed:
+                self.failed, self.code = said or f"mpirun's daemon on node {rank} ended with exit code {code}", code
         if line is not None:
             try:
                 line.say(code=code)
@@ -172,23 +193,24 @@ class Lead:
 def lead(words: list[str], own: Sequence[str] | None = None) -> int:
     """`HOSTFILE WORLD COMMAND…`: run mpirun, tell the others when it is over, and end as it ended."""
     hosts, world, command = words[0], words[1], words[2:]
-    program = shutil.which("mpirun") or shutil.which("mpiexec")
+    asked = os.environ.get(CHOSEN, "")
+    program = shutil.which(asked) if asked else shutil.which("mpirun") or shutil.which("mpiexec")
     if program is None:
         sys.stderr.write(
-            "headway: no mpirun on the PATH of this node; install Open MPI or MPICH there, or use --launcher plain\n"
+            f"headway: no {asked or 'mpirun'} on the PATH of this node; install Open MPI or MPICH there, "
+            f"name it with {CHOSEN}, or use --launcher plain\n"
         )
         return NOT_FOUND
-    signal.signal(signal.SIGTERM, lambda *_: None)  # mpirun is told too, and knows how its ranks are to end.
+    leading = Lead()
+    signal.signal(signal.SIGTERM, lambda *_: leading.stop())  # mpirun is told too, and knows how its ranks are to end.
     place = tempfile.mkdtemp(prefix="headway-mpi-")  # The path of a socket must be short.
     listener, door = _listening(), socket.socket(socket.AF_UNIX)
-    leading = Lead()
     try:
         door.bind(f"{place}/door")
         door.listen(1024)
         leading.listen(listener, leading.holder)
         leading.listen(door, leading.reached)
-        names = names_of(os.environ.get("HEADWAY_NODES", "127.0.0.1").split(","))
-        return _mpirun(program, place, names, hosts, world, command, own or own_words())
+        return _mpirun(program, place, leading, hosts, int(world), command, own or own_words())
     finally:
         leading.let_go()
         listener.close()
@@ -197,30 +219,70 @@ def lead(words: list[str], own: Sequence[str] | None = None) -> int:
 
 
 def _mpirun(
-    program: str, place: str, names: list[str], hosts: str, world: str, command: list[str], own: Sequence[str]
+    program: str, place: str, leading: Lead, hosts: str, world: int, command: list[str], own: Sequence[str]
 ) -> int:
+    names = names_of(os.environ.get("HEADWAY_NODES", "127.0.0.1").split(","))
     agent = f"{place}/reach"
     with open(agent, "w") as file:
         quoted = " ".join(f"'{word}'" for word in [*own, "mpi-reach", f"{place}/door", ",".join(names)])
         file.write(f'#!/bin/sh\nexec {quoted} "$@"\n')
     os.chmod(agent, 0o700)
-    ranks = max(1, int(world) // len(names))
+    ranks = max(1, world // len(names))
     open_mpi = is_open_mpi(program)
     with open(hosts, "w") as file:
         file.write("".join(f"{name} slots={ranks}\n" if open_mpi else f"{name}:{ranks}\n" for name in names))
-    env = dict(os.environ, **{CWD: os.getcwd()})
-    argv = [program]
     if open_mpi:
-        # Daemons would start further daemons with a program that is on this node only.
-        env.update(OMPI_MCA_plm_rsh_agent=agent, OMPI_MCA_plm_rsh_no_tree_spawn="1", OMPI_MCA_plm="rsh")
-        if any(name.startswith(MADE_UP) for name in names):
-            # One machine plays several nodes, and Open MPI names shared memory by machine: ranks would mix theirs up.
-            env.setdefault("OMPI_MCA_btl", "self,tcp")
-        argv += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        argv += ["--hostfile", hosts, "-np", world]
-    else:
-        argv += ["-f", hosts, "-launcher", "ssh", "-launcher-exec", agent, "-genvnone", "-n", world]
-    code = subprocess.call([*argv, "/bin/sh", "-c", RANK, "sh", *command], env=env)
+        return _open_mpi(program, agent, names, [*("--hostfile", hosts, "-np", str(world)), "/bin/sh", "-c"], command)
+    return _hydra(program, agent, leading, ["-f", hosts, "-n", str(world), "/bin/sh", "-c"], command)
+
+
+def _open_mpi(program: str, agent: str, names: list[str], words: list[str], command: list[str]) -> int:
+    # Daemons would start further daemons with a program that is on this node only.
+    env = dict(os.environ, **{CWD: os.getcwd()})
+    env.update(OMPI_MCA_plm_rsh_agent=agent, OMPI_MCA_plm_rsh_no_tree_spawn="1", OMPI_MCA_plm="rsh")
+    if any(name.startswith(MADE_UP) for name in names):
+        # One machine plays several nodes, and Open MPI names shared memory by machine: ranks would mix theirs up.
+        env.setdefault("OMPI_MCA_btl", "self,tcp")
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    return _as_code(subprocess.call([program, *root, *words, OPEN_MPI_RANK, "sh", *command], env=env))
+
+
+def _hydra(program: str, agent: str, leading: Lead, words: list[str], command: list[str]) -> int:
+    """MPICH's mpirun. Its daemons call back by this node's address: nobody else need know its name."""
+    note = f"{os.path.dirname(agent)}/failed"
+    env = dict(os.environ, **{CWD: os.getcwd(), FAILED: note})
+    argv = [program, "-launcher", "ssh", "-launcher-exec", agent, "-genvnone"]
+    argv += ["-localhost", os.environ.get("MASTER_ADDR", "127.0.0.1"), *words, HYDRA_RANK, "sh", *command]
+    process = subprocess.Popen(argv, env=env)
+    while process.poll() is None and not (leading.failed or os.path.exists(note) or leading.stopping):
+        time.sleep(LOOK_EVERY_S)
+    # Who is asked to stop ends as it likes, within the grace.
+    said, code = "", 0
+    if not leading.stopping:
+        said, code = (leading.failed, leading.code) if leading.failed else read_note(note)
+    if code:
+        process.terminate()
+    try:
+        ended = process.wait(END_S_MAX if code else None)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        ended = process.wait()
+    if said:  # At last, behind what mpirun has to say of it.
+        sys.stderr.write(f"headway: {said}\n")
+    return code or _as_code(ended)
+
+
+def read_note(path: str) -> tuple[str, int]:
+    """Which rank of this node ended badly, and how: nothing, if none did."""
+    try:
+        with open(path) as file:
+            rank, code = file.read().split()
+        return f"rank {rank} ended with exit code {code}", int(code)
+    except (OSError, ValueError):
+        return "", 0
+
+
+def _as_code(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
@@ -320,14 +382,17 @@ def _introduced(line: Line) -> bool:
 
 
 def _begin(line: Line, number: str, command: str) -> subprocess.Popen[bytes]:
-    env = dict(os.environ, **{CWD: os.getcwd()})
+    # Beside the list of hosts, in the directory of the task, which goes with it.
+    note = f"{os.path.dirname(os.environ.get('HEADWAY_HOSTFILE', ''))}/mpi-failed-{number}"
+    env = dict(os.environ, **{CWD: os.getcwd(), FAILED: note})
     env["TMPDIR"] = tempfile.gettempdir()
     process = subprocess.Popen(["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, env=env)
 
     def tell() -> None:
-        code = process.wait()
+        ended = _as_code(process.wait())
+        said, code = read_note(note)
         try:
-            line.say(ended=number, code=code if code >= 0 else 128 - code)
+            line.say(ended=number, code=code or ended, said=said)
         except OSError:
             pass
 

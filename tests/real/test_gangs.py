@@ -13,7 +13,7 @@ import pytest
 from headway.core.errors import BadInput
 from headway.core.spec import read_spec
 from tests.living import Living
-from tests.real.mpi import have_open_mpi
+from tests.real.mpi import have_mpich, have_open_mpi
 from tests.real.torching import torch_python
 from tests.waiting import wait_until
 
@@ -44,6 +44,24 @@ print(f"rank {mine.value} local {env['LOCAL_RANK']} on {node} sum {total.value}\
 if sys.argv[1:]:
     signal.signal(signal.SIGTERM, lambda *_: (print(f"told {mine.value}\\n", end="", flush=True), sys.exit(0)))
     time.sleep(120)
+mpi.MPI_Finalize()
+"""
+MPICH = """
+import ctypes, os, signal, sys, time
+mpi = ctypes.CDLL("libmpich.so.12", mode=ctypes.RTLD_GLOBAL)
+mpi.MPI_Init(None, None)
+world, number, add = 0x44000000, 0x4C000405, 0x58000003  # As mpi.h has them.
+mine, total, rank = ctypes.c_int(), ctypes.c_int(0), os.environ["RANK"]
+mpi.MPI_Comm_rank(world, ctypes.byref(mine))
+mpi.MPI_Allreduce(ctypes.byref(mine), ctypes.byref(total), 1, number, add, world)
+assert mine.value == int(rank)
+node = os.path.basename(os.environ["HEADWAY_NODE_DIR"])
+os.write(1, f"rank {rank} local {os.environ['LOCAL_RANK']} on {node} sum {total.value}\\n".encode())
+if sys.argv[1] == "fail":
+    sys.exit(7) if rank == "1" else time.sleep(600)
+elif sys.argv[1] == "stay":
+    signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), os.write(1, f"told {rank}\\n".encode()), sys.exit(0)))
+    time.sleep(600)
 mpi.MPI_Finalize()
 """
 TRAIN = """
@@ -166,6 +184,32 @@ def test_a_stop_reaches_the_ranks_of_mpirun_on_every_node(nodes: Living) -> None
     assert nodes.wait(job)["state"] == "cancelled"
     assert {"told 0", "told 1"} <= set(log_of(nodes, job, 1, 0, 0).splitlines())
     assert not [pid for pid in nodes.processes() if b"sum.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_mpich_works_as_well_and_a_rank_that_fails_elsewhere_ends_the_gang(nodes: Living) -> None:
+    have_mpich()
+    nodes.script("sum.py", MPICH)
+    words = ["--ranks-per-node", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "5m", "--grace", "20s"]
+    words += ["--env", "HEADWAY_MPIRUN=mpirun.mpich", "--env", "PATH=/usr/bin:/bin"]
+    job = nodes.submit(*words, "--nodes", "3", "--", "python3", "sum.py", "sum")
+    done = nodes.wait(job)
+    said = log_of(nodes, job, 1, 0, 0)
+    assert done["state"] == "succeeded", f"{done['sentence']}\n{said}"
+    places = [task["node"] for task in done["attempts"][0]["tasks"]]
+    assert sorted(said.splitlines()) == [
+        f"rank {rank} local {rank % 2} on {places[rank // 2]} sum 15" for rank in range(6)
+    ]
+    words[1] = "1"
+    job = nodes.submit(*words, "--nodes", "2", "--", "python3", "sum.py", "fail")
+    done = nodes.wait(job)
+    assert (done["state"], done["cause"], done["attempts"][0]["exit_code"]) == ("failed", "user_code", 7)
+    assert done["sentence"].endswith("headway: rank 1 ended with exit code 7")
+    job = nodes.submit(*words, "--nodes", "2", "--", "python3", "sum.py", "stay")
+    wait_until(lambda: nodes.job(job)["state"] == "running", what="its start")
+    wait_until(lambda: log_of(nodes, job, 1, 0, 0).count("sum 1") == 2, what="both ranks")
+    nodes.ok("stop", job)
+    assert nodes.wait(job)["state"] == "cancelled"
+    assert {"told 0", "told 1"} <= set(log_of(nodes, job, 1, 0, 0).splitlines())
 
 
 def test_without_mpirun_a_sentence_says_so(nodes: Living) -> None:
