@@ -314,6 +314,7 @@ class Agent:
             over and self.progressing.leftovers(told["task"]),
             marks=overseeing.marks_of(directory) if ended else {},
             stays_s=float(told.get("stays_s") or 0.0),
+            notice=progressing.notice_in(directory),
         )
 
     def _news(self, news: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from headway_agent.progressing import ASKED, write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping
+    from typing import Any, Mapping, Sequence
 
     from headway_agent.completeness import Signature, Snapshot
 
@@ -91,7 +91,9 @@ class Charge:
         self.known.take(files)
         self.report = dict(report)
         try:
-            write_kept(self.directory, snapshot.step, snapshot.how, files, self.report)
+            write_kept(
+                self.directory, snapshot.step, snapshot.how, files, self.report, sorted(self.knowledge.habits)
+            )
         except OSError:
             pass  # A full disk of the node: it is in storage all the same; only an agent after us would not know it.
 
@@ -103,12 +105,19 @@ class Charge:
         tree = {path: each[0] for path, each in files.items()}
         completeness.restored(self.knowledge, tree, int(kept["step"]), kept["how"])
         self.report = kept["report"]
+        self.knowledge.habits = set(kept.get("habits") or ())
 
 
 def write_kept(
-    directory: str, step: int, how: str, files: Mapping[str, tuple[Signature, Any]], report: Mapping[str, Any] | None
+    directory: str,
+    step: int,
+    how: str,
+    files: Mapping[str, tuple[Signature, Any]],
+    report: Mapping[str, Any] | None,
+    habits: Sequence[str] = (),
 ) -> None:
-    write_whole(os.path.join(directory, KEPT), {"step": step, "how": how, "files": files, "report": report})
+    kept = {"step": step, "how": how, "files": files, "report": report, "habits": list(habits)}
+    write_whole(os.path.join(directory, KEPT), kept)
 
 
 def _signature(raw: Any) -> Signature:

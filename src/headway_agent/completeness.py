@@ -45,6 +45,7 @@ class Knowledge:
     last_step: int = 0
     seen_step: int | None = None  # In metrics.
     changed_s: float = 0.0  # When a look last found something changed.
+    habits: set[str] = field(default_factory=set)  # Entries of such names (`step-#.pt`) come by rename in this job.
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def touched(known: Knowledge, path: str) -> None:
         known.finished.pop(path, None)
     known.told.pop(path, None)
     known.renamed_inside.discard(path)
+    known.habits.discard(_habit(path))
 
 
 def declared(known: Knowledge, path: str, step: int | None, metrics: Mapping[str, Any]) -> None:
@@ -110,6 +112,8 @@ def look(known: Knowledge, tree: Tree, now: float, end: str = ALIVE) -> Snapshot
             continue  # Its declaration is on the way; without one, it settles.
         for file in _under(tree, path):
             known.finished[file] = (tree[file], how)
+            if how == RENAMED:
+                known.habits.add(_habit(path))
     declared_now = [path for path, how in known.told.items() if how == DECLARED]
     known.told = {}
     if known.marker:
@@ -118,6 +122,8 @@ def look(known: Knowledge, tree: Tree, now: float, end: str = ALIVE) -> Snapshot
     if dict(tree) != known.before:
         known.changed_s = now
         known.before = dict(tree)
+    if end != ALIVE:
+        _recognise(known, tree)
     if end in (KILLED, ALIVE):
         _settle(known, tree, now)
     else:
@@ -181,6 +187,13 @@ def _find_markers(known: Knowledge, tree: Tree) -> None:
             strong = known.finished.get(file, ((0, 0, 0), ""))
             if file in tree and tree[file][1] <= marked_ns and strong[1] not in (DECLARED, RENAMED):
                 known.finished[file] = (tree[file], MARKER)
+
+
+def _recognise(known: Knowledge, tree: Tree) -> None:
+    """What is named like all that came by rename came so too, though nobody watched: the agent was dead just then."""
+    for path, signature in tree.items():
+        if path not in known.finished and _habit(path) in known.habits and not known.declares:
+            known.finished[path] = (signature, RENAMED)
 
 
 def _settle(known: Knowledge, tree: Tree, now: float) -> None:
@@ -252,14 +265,26 @@ def _step(known: Knowledge, new: Iterable[str]) -> int:
     if said:
         return max(said)
     # A name that was there before (resnet50.pt, written anew each time) has a number, but it is not the step's.
-    numbers = [number for path in new if path not in known.kept for number in _numbers(path)]
+    numbered = {path: _numbers(path) for path in new if path not in known.kept}
+    numbers = [number for found in numbered.values() for number in found]
     if numbers:
-        return max(numbers)
+        return known.last_step if _left_over(known, numbered, max(numbers)) else max(numbers)
     if known.seen_step is not None:
         return known.seen_step
     if any(_numbers(path) for path in known.finished) and all(path not in known.kept for path in new):
         return known.last_step  # Something beside the numbered files: the same step, more of it.
     return known.last_step + 1
+
+
+def _left_over(known: Knowledge, numbered: Mapping[str, list[int]], largest: int) -> bool:
+    """Whether these are older than what was kept, and only known later to be finished: the newest step, more of it."""
+    newest_ns = max((each[0][1] for path, each in known.kept.items() if _numbers(path)), default=0)
+    return largest < known.last_step and all(known.finished[path][0][1] <= newest_ns for path in numbered)
+
+
+def _habit(path: str) -> str:
+    """The name of the entry at the top, whatever its numbers are."""
+    return NUMBER.sub("#", path.partition("/")[0])
 
 
 def _numbers(path: str) -> list[int]:

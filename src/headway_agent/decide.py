@@ -129,13 +129,15 @@ def _take_over(state: State, task: Task, kept: Kept, now: float, acts: list[Act]
         return
     if len(kept.exits) >= len(task.exits):
         task.exits = list(kept.exits)
+    if kept.notice:
+        task.warned, task.reclaimed = True, task.reclaimed or kept.notice == "reclaimed"
     if kept.phase == "held":
         if task.phase == HOLDING:
             enter(state, task, CLAIMED, now)
     elif kept.phase == "over" or kept.lost:
-        outcome = lost(task.exits) if kept.lost else name_outcome(task.exits, kept.tail, kept.marks)
+        outcome = lost(task.exits) if kept.lost else _named(task, kept.tail, kept.marks)
         if kept.leftovers:
-            _salvage(state, task, how_ended(task.exits, kept.lost, task.notice is not None), now, acts)
+            _salvage(state, task, how_ended(task.exits, kept.lost, _noticed(task)), now, acts)
         _over(state, task, outcome, kept.sizes, now)
     else:
         task.duty = task.duty or {"grace_s": kept.grace_s}
@@ -227,17 +229,26 @@ def _stays(state: State, fact: Stays, now: float, acts: list[Act]) -> None:
 def _task_over(state: State, fact: TaskOver, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase == GOING:
-        outcome = name_outcome(task.exits, fact.tail, fact.marks)
-        if outcome["cause"] is None and _unasked(task):
-            outcome["unasked"] = True
         if fact.leftovers:
-            _salvage(state, task, how_ended(task.exits, False, task.notice is not None), now, acts)
-        _over(state, task, reclaimed(outcome) if task.reclaimed else outcome, fact.sizes, now)
+            _salvage(state, task, how_ended(task.exits, False, _noticed(task)), now, acts)
+        _over(state, task, _named(task, fact.tail, fact.marks), fact.sizes, now)
+
+
+def _named(task: Task, tail: str, marks: Mapping[str, Any]) -> dict[str, Any]:
+    """How a task ended whose ranks are all dead."""
+    outcome = name_outcome(task.exits, tail, marks)
+    if outcome["cause"] is None and _unasked(task):
+        outcome["unasked"] = True
+    return reclaimed(outcome) if task.reclaimed else outcome
+
+
+def _noticed(task: Task) -> bool:
+    return task.notice is not None or task.warned
 
 
 def _unasked(task: Task) -> bool:
     """Whether its ranks ended before they could know of any wish that they end."""
-    told = task.stop_grace_s is not None or task.notice is not None or task.reclaimed
+    told = task.stop_grace_s is not None or _noticed(task) or task.reclaimed
     return not told and not any(each.ours for each in task.exits)
 
 

@@ -41,6 +41,7 @@ class Kept:
     leftovers: bool = False  # There are files that may have to be kept.
     marks: Mapping[str, Any] = field(default_factory=dict)  # See outcomes.name_outcome.
     stays_s: float = 0.0  # Its ranks have failed, and its place is kept for so long in all.
+    notice: str = ""  # The cause in its notice file: an earlier agent told its ranks to end.
 
 
 @dataclass(frozen=True)

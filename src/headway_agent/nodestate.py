@@ -59,6 +59,7 @@ class Task:
     reclaimed: bool = False  # The machine's own notice ended it.
     stays: tuple[Mapping[str, Any], float] | None = None  # How it failed, and until when its place is kept.
     notice: tuple[str, float] | None = None  # Why its ranks were told to end, and when their grace is over.
+    warned: bool = False  # An earlier agent told them.
 
 
 @dataclass

@@ -178,6 +178,17 @@ def write_whole(path: str, content: Mapping[str, Any]) -> None:
     os.replace(fresh, path)
 
 
+def notice_in(directory: str) -> str:
+    """Why the ranks of a task were told to end, as their notice file says; empty when there is none."""
+    try:
+        with open(os.path.join(directory, NOTICE)) as file:
+            return str(json.load(file)["cause"])
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return "unknown"  # They may have read more of it than we can.
+
+
 def machine_notice_s(node_path: str) -> float:
     """How soon this machine goes, where somebody wrote it down."""
     try:

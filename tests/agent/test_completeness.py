@@ -189,3 +189,45 @@ def test_after_a_restore_nothing_is_new() -> None:
     found = look(known, dict(tree, latest=sig(2)), 1.0)
     assert found is not None
     assert found.step == 9
+
+
+def test_an_older_file_that_is_known_late_is_more_of_the_newest_step() -> None:
+    known = Knowledge()
+    tree = {"step-29.pt": sig(1), "step-30.pt": sig(2)}  # The first was renamed while no agent was there to see it.
+    c.renamed(known, "step-30.pt")
+    kept(known, look(known, tree, 0.0))
+    found = look(known, tree, 1.0, c.ENDED_WELL)
+    assert found is not None
+    assert (found.step, set(found.files)) == (30, set(tree))
+
+
+def test_a_job_that_counts_anew_after_a_restore_has_the_steps_that_it_names() -> None:
+    known = Knowledge()
+    c.restored(known, {"step-30.pt": sig(1)}, 30, c.RENAMED)
+    c.renamed(known, "step-2.pt")
+    found = look(known, {"step-30.pt": sig(1), "step-2.pt": sig(2)}, 0.0)
+    assert found is not None
+    assert found.step == 2
+
+
+@pytest.mark.parametrize("end", [c.KILLED, c.FAILED])
+@pytest.mark.parametrize("name", ["step-{}.pt", "checkpoint-{}/model.pt"])
+def test_what_is_named_like_all_that_came_by_rename_is_finished_though_nobody_watched(end: str, name: str) -> None:
+    known = Knowledge()
+    c.renamed(known, name.format(8).partition("/")[0])
+    before = {name.format(8): sig(1)}
+    kept(known, look(known, before, 0.0))
+    after = dict(before, **{name.format(9): sig(2), "other-9.pt": sig(3)})
+    assert look(known, after, 1.0) is None  # As long as its ranks live, a rename is seen or time has to pass.
+    found = look(known, after, 1.0, end)
+    assert found is not None
+    assert (found.step, found.how, set(found.files)) == (9, c.RENAMED, set(after) - {"other-9.pt"})
+
+
+def test_a_name_that_was_written_in_place_once_is_not_trusted_so_far() -> None:
+    known = Knowledge()
+    c.renamed(known, "step-8.pt")
+    before = {"step-8.pt": sig(1)}
+    kept(known, look(known, before, 0.0))
+    c.touched(known, "step-9.pt")
+    assert look(known, dict(before, **{"step-9.pt": sig(2)}), 1.0, c.KILLED) is None

@@ -25,6 +25,7 @@ from headway_agent.decide import (
     OutputShrank,
     Range,
     RankExited,
+    Salvage,
     Shipped,
     State,
     Stop,
@@ -269,6 +270,40 @@ def test_an_end_says_whether_it_came_before_any_wish_for_it() -> None:
     agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)  # Perhaps the echo of the notice: half of the work, saved.
     agent.decide(state, TaskOver(T), 2.0)
     assert "unasked" not in reported(state)[T]["outcome"]
+
+
+def a_successor(kept: Kept) -> State:
+    """A new agent, which the keeper tells of what ended while there was none."""
+    state = State("n1", "local", agent_epoch=2)
+    agent.decide(state, KeeperListed([kept]), 0.0)
+    exchange(state)
+    return state
+
+
+def test_a_later_agent_can_say_too_that_an_end_came_before_any_wish_for_it() -> None:
+    state = a_successor(Kept(T, "over", (Exit(0, 0),)))
+    assert state.tasks[T].outcome is not None
+    assert state.tasks[T].outcome["unasked"] is True
+    for told in (Kept(T, "over", (Exit(0, 0),), notice="preempted"), Kept(T, "over", (Exit(0, 0, ours="stop"),))):
+        outcome = a_successor(told).tasks[T].outcome
+        assert outcome is not None
+        assert "unasked" not in outcome
+
+
+def test_a_later_agent_knows_that_the_machines_notice_ended_a_task() -> None:
+    outcome = a_successor(Kept(T, "over", (Exit(0, None, 15, ours="stop"),), notice="reclaimed")).tasks[T].outcome
+    assert outcome is not None
+    assert outcome["cause"] == "reclaimed"  # Nobody cancelled it.
+    state = a_successor(Kept(T, "going", notice="reclaimed"))
+    agent.decide(state, RankExited(T, Exit(0, 1, ours="stop")), 2.0)
+    agent.decide(state, TaskOver(T), 2.0)
+    assert reported(state)[T]["outcome"]["cause"] == "reclaimed"
+
+
+def test_what_ranks_save_on_notice_is_trusted_by_a_later_agent_as_well() -> None:
+    state = State("n1", "local", agent_epoch=2)
+    kept = Kept(T, "over", (Exit(0, 1, ours="stop"),), leftovers=True, notice="preempted")
+    assert Salvage(T, "notice") in agent.decide(state, KeeperListed([kept]), 0.0)
 
 
 def test_the_servers_stop_does_not_lengthen_what_a_machine_that_goes_has_left() -> None:

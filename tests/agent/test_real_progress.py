@@ -130,8 +130,28 @@ def test_a_task_that_ends_while_its_agent_is_dead_is_salvaged(node: Node) -> Non
     wait_until(lambda: b"saved 3" in (node.path / "tasks/job1-1-0/rank0.out").read_bytes(), every_s=0.01)
     wait_until(lambda: node.pid("keeper.pid") and not _rank_alive(task), every_s=0.01)
     node.start()
-    assert node.server.outcome(task)["cause"] is None
+    outcome = node.server.outcome(task)
+    assert (outcome["cause"], outcome["unasked"]) == (None, True)
     assert steps_of(node, task)[-1] == 3
+
+
+def test_what_a_rank_finished_before_it_was_killed_is_kept_though_its_agent_was_dead(
+    node: Node, headway_home: Path
+) -> None:
+    node.start()
+    gate = headway_home / "gate"
+    wait = f"step == 3 and [time.sleep(0.01) for _ in iter(lambda: os.path.exists({str(gate)!r}), True)]; "
+    killed = "step == 5 and os.kill(os.getpid(), 9); "
+    script = SAVES.replace('print("saved"', wait + killed + 'print("saved"')
+    task = node.server.give("job1/1/0", "python3", "-c", script, "9", "1000", "0.1")
+    wait_until(lambda: 3 in steps_of(node, task), every_s=0.01)
+    node.kill_agent()
+    gate.touch()
+    wait_until(lambda: not _rank_alive(task), every_s=0.01)
+    node.start()
+    assert node.server.outcome(task)["signal"] == 9
+    newest = node.server.checkpoints[-1]
+    assert (newest["step"], newest["how"]) == (5, "renamed")
 
 
 def _rank_alive(task: str) -> bool:

@@ -17,6 +17,7 @@ KEPT = {
     133: "one rank failed while the agent was dead, and its successor let the others run for ever",
     282: "a task was refused by an agent whose predecessor had claimed it; told to stop, it never came to an end",
     445: "a node that the server did not know was lent 60 s, more than the lease that the server counted",
+    226: "a rank ended well while its agent was dead, then came a preemption; it was begun again",
     984: "a claimed task was lost while others were not claimed yet; its end was told too early and never again",
     103677: "the simulated server was killed while it slept, and its successor slept on, with a clock that went back",
     109341: "a simulated machine slept between its keeper's death and the guard's sweep, and woke with ranks alive",

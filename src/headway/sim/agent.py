@@ -91,6 +91,7 @@ class Agent:
             self.machine.output_sizes(listed["task"]) if listed["phase"] == "over" else {},
             grace_s=listed["grace_s"],
             leftovers=listed["phase"] == "over" and self._left(listed["task"]),
+            notice=self.machine.disk.notices.get(listed["task"], ""),
         )
 
     # --- facts in, acts out ---
@@ -116,9 +117,13 @@ class Agent:
         elif isinstance(act, agent.Go):
             self._order("go", act.task)
         elif isinstance(act, agent.Stop):
+            if act.cause:
+                self.machine.disk.notices[act.task] = act.cause
+                self.machine.simulation.oracle.noticed(act.task)
             self._order("stop", act.task, act.grace_s)
         elif isinstance(act, agent.Forget):
             self.machine.disk.saved.pop(act.task, None)
+            self.machine.disk.notices.pop(act.task, None)
             self._order("forget", act.task)
         elif isinstance(act, agent.Salvage):
             self.machine.after(self.world.between(0.02, 0.5), self._salvage, act.task)

@@ -58,6 +58,7 @@ class Disk:
     agent_epoch: int = 0
     keeper_epoch: int = 0
     saved: dict[str, Saved] = field(default_factory=dict)  # By task.
+    notices: dict[str, str] = field(default_factory=dict)  # By task: the cause in its notice file.
 
 
 class Machine:

@@ -45,6 +45,7 @@ class Real:
     ended: dict[tuple[int, int], tuple[int | None, str]] = field(default_factory=dict)  # Exit code, and ended by whom.
     journalled: set[tuple[int, int]] = field(default_factory=set)
     disturbed: bool = False  # Somebody signalled or ended a rank before any had failed by itself.
+    noticed: bool = False  # Some of its ranks were told to end: however they end, it may be the notice's echo.
 
     @property
     def failed(self) -> bool:
@@ -202,7 +203,7 @@ class Oracle:
             if (
                 other != job
                 or number >= attempt
-                or (job, number) in self.preempted
+                or real.noticed
                 or not real.succeeded(spec.nodes * spec.ranks_per_node)
             ):
                 continue
@@ -226,6 +227,11 @@ class Oracle:
         job, attempt, _ = split_key(task)
         if (job, attempt) in self.real:
             self.real[job, attempt].disturbed = True
+
+    def noticed(self, task: str) -> None:
+        job, attempt, _ = split_key(task)
+        if (job, attempt) in self.real:
+            self.real[job, attempt].noticed = True
 
     def signalled(self, process: Process) -> None:
         job, attempt, _ = split_key(process.task)
