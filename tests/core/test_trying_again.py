@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headway.control.syncing import read_outcome
 from headway.core import retry
 from headway.core.lifecycle import Claimed, PrepareFailed, Progressed, ResumeSpoiled, TaskEnded
 from headway.core.model import Cause, Job, Outcome, Phase, Retries, State
@@ -100,6 +101,18 @@ def test_each_budget_has_an_end(words: dict[str, int], cause: Cause, said: str) 
     assert said in twice.reason
 
 
+def test_what_a_node_knows_to_be_hopeless_is_not_tried_again_and_that_is_said() -> None:
+    told = {"exit_code": 1, "cause": "user_code", "detail": "no kernel image", "rank": 0}
+    for helps, state in ((False, State.FAILED), (True, State.QUEUED), (None, State.QUEUED)):
+        job = fails(a_wish(retries=3), outcome=read_outcome(dict(told, retry_helps=helps), NOW))
+        assert job.state is state
+    hopeless = read_outcome(dict(told, retry_helps=False), NOW)
+    assert fails(a_wish(retries=3), outcome=hopeless).detail == f"no kernel image; not tried again: {retry.HOPELESS}"
+    assert fails(a_wish(), outcome=hopeless).detail == "no kernel image"  # Nobody asked for another.
+    requeued = replace(hopeless, exit_code=retry.REQUEUE_EXIT_CODE)
+    assert fails(a_wish(), outcome=requeued).state is State.QUEUED
+
+
 def test_a_log_policy_stops_the_retries_and_is_named() -> None:
     job = fails(a_wish(retries=3), outcome=ending(1, ("bad data", "stop_retrying")))
     assert job.state is State.FAILED
@@ -113,7 +126,11 @@ def test_a_log_policy_excludes_the_node() -> None:
 
 def test_what_cannot_be_prepared_ends_the_job_with_its_own_cause() -> None:
     job = after(placed(a_wish(retries=5)), PrepareFailed(1, 0, Cause.ENVIRONMENT_FAILED, "no solution"))
-    assert (job.state, job.cause, job.detail) == (State.FAILED, Cause.ENVIRONMENT_FAILED, "no solution")
+    assert (job.state, job.cause, job.detail) == (
+        State.FAILED,
+        Cause.ENVIRONMENT_FAILED,
+        f"no solution; not tried again: {retry.HOPELESS}",
+    )
     assert job.attempt is not None
     assert job.attempt.tasks[0].phase is Phase.RELEASED
 

@@ -215,6 +215,7 @@ def read_outcome(raw: Mapping[str, Any], now: float) -> Outcome:
         log_bytes=int(raw.get("log_bytes", 0)),
         failed_at=None if raw.get("failed_ago_s") is None else now - max(0.0, float(raw["failed_ago_s"])),
         suggestion=str(raw.get("suggestion") or "")[:300],
+        hopeless=raw.get("retry_helps") is False,
         unasked=raw.get("unasked") is True,
         policies=tuple((str(each.get("label", ""))[:100], str(each.get("action", ""))) for each in policies[:20]),
     )

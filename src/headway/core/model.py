@@ -111,6 +111,7 @@ class Outcome:
     policies: tuple[tuple[str, str], ...] = ()  # The log policies that matched: label and action.
     failed_at: float | None = None  # When its first rank failed by itself, by our own clock.
     suggestion: str = ""  # What may help, where its node knows it better than the cause alone tells.
+    hopeless: bool = False  # Its node saw in the output that trying again cannot help, whatever the cause allows.
     unasked: bool = False  # Its ranks ended well before they were told of any end: no echo of a notice.
 
     @property

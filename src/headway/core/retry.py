@@ -15,6 +15,7 @@ from headway.core.units import show_duration
 
 PLATFORM_RETRIES_MAX = PLATFORM_MAX
 REQUEUE_EXIT_CODE = 99
+HOPELESS = "the next attempt would end the same way"
 QUICK_S = 120.0  # An attempt that ends by its own doing sooner than this has ended quickly.
 BACKOFF_FIRST_S = 2.0
 BACKOFF_MOST_S = 300.0
@@ -39,8 +40,8 @@ def decide(job: Job, cause: Cause, now: float) -> Verdict:
     row = TABLE[cause]
     quick_ends = _quick_ends(job, cause, now)
     verdict = _verdict(job, cause, now)
-    if row.again is Again.NEVER:
-        verdict = Verdict(False, reason="trying again cannot help")
+    if row.again is Again.NEVER or _hopeless(job, cause):
+        verdict = Verdict(False, reason=HOPELESS, worth_saying=job.retries.user < job.spec.retries_max)
     elif said := _policy_against(job):
         verdict = Verdict(False, reason=said, worth_saying=True)
     elif verdict.again and quick_ends > job.spec.progress.again.quick_max:
@@ -88,6 +89,12 @@ def _charge_platform(job: Job, now: float) -> Verdict:
     # The first losses cost nothing and no time. A job that is lost over and over must not spin, hence the pause.
     pause_s = 0.0 if lost <= PLATFORM_FREE else min(BACKOFF_MOST_S, PLATFORM_PAUSE_S * 2 ** (lost - PLATFORM_FREE - 1))
     return Verdict(True, now + pause_s, replace(job.retries, platform=lost))
+
+
+def _hopeless(job: Job, cause: Cause) -> bool:
+    """Whether a node saw that the next attempt would end the same way."""
+    outcomes = [task.outcome for task in job.attempt.tasks] if job.attempt else []
+    return any(each is not None and each.cause is cause and each.hopeless for each in outcomes)
 
 
 def _policy_against(job: Job) -> str:
