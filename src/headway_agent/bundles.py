@@ -13,7 +13,7 @@ import os
 from headway_agent.cache import Cache, bytes_max
 from headway_agent.nodedir import remove_tree
 from headway_agent.preparing import NotHere, PrepareFailed
-from headway_agent.reading import Missing
+from headway_agent.storing import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ def unpack(work: Work) -> None:
         try:
             _unpack(work, digest, root)
         except Missing as missing:
-            raise PrepareFailed(
-                "bundle_missing", f"storage has no {missing}, which belongs to the job's bundle"
-            ) from None
+            raise PrepareFailed("bundle_missing", f"{missing}, which belongs to the job's bundle") from None
         except OSError as error:
             raise NotHere(f"the bundle could not be unpacked: {error}") from None
     elif not root:

@@ -91,9 +91,7 @@ class Charge:
         self.known.take(files)
         self.report = dict(report)
         try:
-            write_kept(
-                self.directory, snapshot.step, snapshot.how, files, self.report, sorted(self.knowledge.habits)
-            )
+            write_kept(self.directory, snapshot.step, snapshot.how, files, self.report, sorted(self.knowledge.habits))
         except OSError:
             pass  # A full disk of the node: it is in storage all the same; only an agent after us would not know it.
 

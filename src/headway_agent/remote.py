@@ -115,6 +115,7 @@ class Remote:
     chunk_bytes = 16 << 20  # Larger artifacts travel as chunks of this size, and are joined there.
     artifact_bytes_max = 4 << 30
     in_flight = 2
+    nearby = False
 
     def __init__(self, home: Home, node: str, pause: Callable[[float], None] = time.sleep) -> None:
         self._home, self._pause = home, pause
@@ -159,6 +160,9 @@ class Remote:
 
     def settle(self) -> None:
         pass  # Answered only when an object is durable.
+
+    def expect(self, keys: Sequence[str]) -> None:
+        self.links.expect("GET", keys)
 
     def read(self, key: str, start: int, end: int) -> bytes:
         if start >= end:
@@ -299,7 +303,7 @@ class Storage:
         self._folder = folder
         self._remote = None if folder else Remote(home, node)
         self._in_folder = store_in_folder(folder) if folder else None
-        self.stored = Stored(folder, self._remote)
+        self.stored = Stored(self.objects())
 
     def objects(self) -> Objects:
         return self._remote if self._remote is not None else Folder(self._folder)

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
         artifact_bytes_max: int
         chunk_bytes: int
         in_flight: int
+        nearby: bool
 
         def draft(self) -> Draft: ...
         def settle(self) -> None: ...
         def read(self, key: str, start: int, end: int) -> bytes: ...
+        def read_some(self, key: str, start: int, count: int) -> bytes: ...
         def read_all(self, key: str) -> bytes: ...
+        def expect(self, keys: Sequence[str]) -> None: ...
         def put_chunk(self, key: str, content: bytes | bytearray, sha256: str) -> None: ...
         def join(self, key: str, chunks: Sequence[str], size: int, sha256: str) -> None: ...
 
@@ -56,6 +59,7 @@ class Folder:
     artifact_bytes_max = 4 << 30
     chunk_bytes = 4 << 30  # Files are copied whole.
     in_flight = 1  # The disk is one.
+    nearby = True
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -106,25 +110,30 @@ class Folder:
         except OSError as error:
             raise StoreFailed(_sentence(self.path, error)) from None
 
+    def expect(self, keys: Sequence[str]) -> None:
+        pass  # What is here needs no address.
+
     def read(self, key: str, start: int, end: int) -> bytes:
+        content = self.read_some(key, start, end - start)
+        if len(content) < end - start:
+            raise Missing(f"{key} has {start + len(content)} bytes, not {end}")
+        return content
+
+    def read_some(self, key: str, start: int, count: int | None) -> bytes:
+        """Up to so many bytes, or all; none at the object's end."""
         try:
             with open(os.path.join(self.path, key), "rb", buffering=0) as file:
-                content = bytearray(end - start)
+                size = os.fstat(file.fileno()).st_size
+                content = bytearray(max(0, size - start if count is None else min(count, size - start)))
                 have = _read_into(file.fileno(), memoryview(content), start)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise Missing(f"storage has no object {key}") from None
         except OSError as error:
             raise StoreFailed(_sentence(self.path, error)) from None
-        if have < end - start:
-            raise Missing(f"{key} has {start + have} bytes, not {end}")
-        return bytes(content)
+        return bytes(content[:have]) if have < len(content) else bytes(content)
 
     def read_all(self, key: str) -> bytes:
-        try:
-            size = os.stat(os.path.join(self.path, key)).st_size
-        except OSError:
-            raise Missing(f"storage has no object {key}") from None
-        return self.read(key, 0, size)
+        return self.read_some(key, 0, None)
 
 
 class FolderDraft:

@@ -13,6 +13,7 @@ from typing import Any
 
 from headway_agent.preparing import Site, Work
 from headway_agent.reading import Stored
+from headway_agent.storing import Folder
 
 
 def a_bundle(storage: Path, files: Mapping[str, str | bytes], links: Mapping[str, str] = {}, mode: int = 0o644) -> str:
@@ -40,7 +41,7 @@ def a_work(home: Path, task: str = "job1/1/0", environ: Mapping[str, str] = {}, 
     directory = home / "node/tasks" / task.replace("/", "-")
     directory.mkdir(parents=True, exist_ok=True)
     (home / "storage").mkdir(exist_ok=True)
-    site = Site(str(home / "cache"), Stored(str(home / "storage"), None), dict(environ))
+    site = Site(str(home / "cache"), Stored(Folder(str(home / "storage"))), dict(environ))
     return Work({"task": task, "argv": ["true"], "progress": progress}, str(directory), site)
 
 

@@ -84,7 +84,7 @@ def test_a_checkpoint_can_be_pinned_and_a_missing_one_cannot(server: Serving) ->
         server.save(f"{job}/1/0", step, {"a": b"2"})
     assert [each["step"] for each in server.ok("GET", f"/jobs/{job}/checkpoints")["checkpoints"]] == [3, 1]
     answer = server.ask("POST", f"/api/v1/jobs/{job}/checkpoints/9/pin", {"pinned": True})
-    assert (answer.status, answer.json["hint"]) == (404, "there are 1, 3")
+    assert (answer.status, answer.json["hint"]) == (404, "there are steps 1, 3")
 
 
 def test_a_fork_begins_from_a_checkpoint_of_another_job_with_other_parameters(server: Serving) -> None:
@@ -93,6 +93,8 @@ def test_a_fork_begins_from_a_checkpoint_of_another_job_with_other_parameters(se
     key = server.save(f"{job}/1/0", 5, {"m": b"x"})
     server.save(f"{job}/1/0", 6, {"m": b"y"})
     server.end(f"{job}/1/0")
+    refused = server.ask("POST", f"/api/v1/jobs/{job}/fork", {"step": 7})
+    assert (refused.status, refused.json["hint"]) == (404, "there are steps 5, 6")
     seed = server.ok("GET", f"/jobs/{job}")["seed"]
     made = [server.ok("POST", f"/jobs/{job}/fork", {"step": 5, "set": {"lr": 3e-5}, "key": "k"}) for _ in range(2)]
     fork = made[0]["job"]["id"]

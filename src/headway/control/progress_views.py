@@ -143,9 +143,11 @@ def find_artifact(
 
 def find_checkpoint_file(store: Store, storage: Storage, job: Job, step: int, task: int, path: str) -> Joined:
     """One file of a checkpoint, as its manifest says where it lies."""
-    whole = checkpoints.at_step(store.checkpoints(job.id), job.spec.nodes, step)
+    wholes = [each for each in checkpoints.gather(store.checkpoints(job.id), job.spec.nodes) if each.complete]
+    whole = next((each for each in reversed(wholes) if each.step == step), None)
     if whole is None or task >= len(whole.parts):
-        raise NotFound(f"{job.id} has no complete checkpoint at step {step}", f"headway checkpoints {job.id}")
+        there = checkpoints.steps_there(each.step for each in wholes)
+        raise NotFound(f"{job.id} has no complete checkpoint at step {step}", there)
     manifest = json.loads(storage.get(whole.parts[task].key))
     for file in manifest["files"]:
         if file["path"] == path:

@@ -59,6 +59,7 @@ def _use_bundle(desk: Desk, job: Job) -> None:
 
 def _origin(desk: Desk, job: Job, resume: ResumeFrom, like: JobId | None) -> tuple[Whole, set[JobId]]:
     """The checkpoint to begin from, and every job whose parts it may name."""
+    there: list[int] | None = None
     for source in (resume.job, like):
         found = desk.store.jobs([source]) if source else []
         if not found:
@@ -71,13 +72,17 @@ def _origin(desk: Desk, job: Job, resume: ResumeFrom, like: JobId | None) -> tup
         if resume.step is not None:
             whole = checkpoints.at_step(entries, tasks, resume.step)
         if whole is None:
+            complete = [each.step for each in checkpoints.gather(entries, tasks) if each.complete]
+            there = [*(there or ()), *complete]
             continue
         if tasks != job.spec.nodes:
             raise BadInput(f"the checkpoint is of {tasks} nodes, the job asks for {job.spec.nodes}")
         origins = {part.key.split("/")[1] for part in whole.parts} | {found[0].id}
         return whole, origins | {use.name for use in desk.store.uses(found[0].id) if use.kind == "origin"}
+    if there is None:
+        raise NotFound(f'resume_from: no job "{resume.job[:80]}"', "headway ps --all")
     step = f"at step {resume.step}" if resume.step is not None else "yet"
-    raise NotFound(f'job "{resume.job[:80]}" has no complete checkpoint {step}', f"headway checkpoints {resume.job}")
+    raise NotFound(f'job "{resume.job[:80]}" has no complete checkpoint {step}', checkpoints.steps_there(there))
 
 
 def forked(job: Job, step: int | None, values: Mapping[str, Any]) -> JobSpec:
@@ -132,8 +137,7 @@ class Pin:
             known = list(desk.book.trail.checkpoints_of(job.id))
         mine = [replace(each, pinned=self.pinned) for each in known if each.step == self.step]
         if not mine:
-            steps = ", ".join(str(step) for step in sorted({each.step for each in known})[-10:])
-            hint = f"there are {steps}" if steps else "it has none yet"
+            hint = checkpoints.steps_there(each.step for each in known)
             raise NotFound(f"{job.id} has no checkpoint at step {self.step}", hint)
         desk.keep.changed.extend(mine)
         if job.id in desk.book.jobs:

@@ -18,6 +18,8 @@ SET_ASIDE = "set_aside"  # It failed its hash when it was restored: never used a
 HOW = ("settled", "marker", "renamed", "declared")
 """How completeness is known, from the weakest promise to the strongest."""
 
+STEPS_SHOWN = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -100,6 +102,15 @@ def newest(checkpoints: Iterable[Checkpoint], tasks: int) -> Whole | None:
 def at_step(checkpoints: Iterable[Checkpoint], tasks: int, step: int) -> Whole | None:
     """The best complete checkpoint of exactly this step."""
     return newest((each for each in checkpoints if each.step == step), tasks)
+
+
+def steps_there(steps: Iterable[int]) -> str:
+    """Which steps there are, for somebody who asked for another."""
+    there = sorted(set(steps))
+    shown = ", ".join(map(str, there[-STEPS_SHOWN:]))
+    if not there:
+        return "it has none yet"
+    return f"there are steps {shown}" if len(there) <= STEPS_SHOWN else f"the newest steps are {shown}"
 
 
 def to_drop(checkpoints: Sequence[Checkpoint], tasks: int, keeping: Keeping, attempt: int) -> list[Checkpoint]:
