@@ -54,6 +54,7 @@ SlurmctldTimeout=30
 InactiveLimit=0
 ReturnToService=2
 SlurmdParameters=config_overrides
+GresTypes=gpu
 {nodes}
 PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=20
 PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
@@ -98,10 +99,14 @@ class SlurmLab:
         ctld, *ports = free_ports(1 + len(self.nodes))
         nodes = "\n".join(
             f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=4096"
+            + (" Feature=fast Gres=gpu:a100:2" if name == "n4" else "")
             for name, port in zip(self.nodes, ports, strict=True)
         )
         text = CONF.format(lab=self.path, ctld=ctld, user=getpass.getuser(), nodes=nodes)
         (self.path / "slurm.conf").write_text(text)
+        # Not quite GPUs: Slurm counts them all the same.
+        files = "".join(f"NodeName=n4 Name=gpu Type=a100 File=/dev/{name}\n" for name in ("null", "zero"))
+        (self.path / "gres.conf").write_text(files)
 
     def start(self) -> None:
         lab = self.path

@@ -129,7 +129,8 @@ def test_jobs_train_on_while_every_server_is_away(cluster: Callable[..., Cluster
     away_s, lease_s = (600, 1800) if os.environ.get("HEADWAY_TEST_LONG") else (10, 120)
     several = cluster(2, local_nodes=1, local_cpus=4, local_lease_s=lease_s)
     steps = away_s * 2 + 10
-    training = f"for i in $(seq {steps}); do echo step $i; echo $i > {tmp_path}/step; sleep 0.5; done"
+    note = f"echo $i > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/step"  # Whoever looks sees a whole number.
+    training = f"for i in $(seq {steps}); do echo step $i; {note}; sleep 0.5; done"
     ending = f"until [ -e {tmp_path}/away ]; do sleep 0.2; done; echo ended; exit 3"
     with several.client() as client:
         long = client.submit({"command": ["bash", "-c", training], "resources": {"cpus": 1}}).id

@@ -174,6 +174,8 @@ def _slurm(each: dict[str, Any]) -> Iterator[Check]:
         yield Check(what, "fail", f"the server does not find {', '.join(missing)}", remedy)
     if "error" not in each:
         yield Check(what, "ok", f"slurmctld answers in {each['took_ms']} ms; orders are made as {each['user']}")
+        for finding in each.get("findings") or ():
+            yield Check(f"{what}: orders", finding["verdict"], finding["found"], finding["remedy"])
     elif "scontrol" not in missing:
         yield Check(what, "fail", str(each["error"]), "try scontrol ping there; options.conf names another slurm.conf")
 

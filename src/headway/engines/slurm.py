@@ -22,6 +22,17 @@ from headway.core.model import NodeId, Pool
 from headway.core.orders import life_s, order_of
 from headway.engines.options import check_options, number, text
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits
+from headway.engines.slurm_check import (
+    GROUPS,
+    Group,
+    because,
+    findings,
+    plain,
+    read_books,
+    read_groups,
+    reason,
+    seconds,
+)
 from headway.engines.slurm_script import RESTARTS_MOST, job_name, sbatch_words, script
 from headway.settings import Settings
 
@@ -155,7 +166,9 @@ class SlurmEngine:
         content = script(order, self._pool, self._given, said)
         done = self._run(request.text["argv"], content)
         if done.returncode != 0:
-            raise Unavailable(f"Slurm refused: {_sentence(done)}")
+            refusal = plain(_sentence(done))
+            more = because(refusal, self._groups(), self._given.get("partition", ""))
+            raise Unavailable(f"Slurm refused: {refusal}{f' ({more})' if more else ''}")
 
     def _names(self, order: Order) -> list[str]:
         """What the order's nodes are called, now and after Slurm has started them again."""
@@ -201,7 +214,7 @@ class SlurmEngine:
         return f"Slurm says of job {found[0].job}: {found[0].state}, {found[0].reason}" if found else ""
 
     def examine(self) -> list[dict[str, Any]]:
-        """For `doctor`: Slurm's programs, whether its controller answers, and as whom everything runs there."""
+        """For `doctor`: Slurm's programs, whether its controller answers, what it says to the pool, and who we are."""
         programs = {name: shutil.which(name, path=self._env["PATH"]) or "" for name in PROGRAMS}
         found: dict[str, Any] = {"platform": "slurm", "user": _user(), "programs": programs}
         try:
@@ -211,9 +224,35 @@ class SlurmEngine:
             # Of several controllers one is enough; the exit code counts all of them.
             if " is UP" not in said.stdout:
                 found["error"] = f"slurmctld does not answer: {_sentence(said)}"
+            else:
+                found["findings"] = list(
+                    findings(self._pool, self._given, self._groups(), self._refusal(), self._books())
+                )
         except Unavailable as error:
             found["error"] = error.message
         return [found]
+
+    def _refusal(self) -> str:
+        """What Slurm would say to an order of one node; empty, if it would take it. Nothing is ordered."""
+        request = self.render(Order(f"{self._pool.name}-trial", self._pool.name, (f"{self._pool.name}-trial-0",)))
+        words = [request.text["argv"][0], "--test-only", *request.text["argv"][1:]]
+        done = self._run(words, request.text["script"])
+        return plain(_sentence(done)) if done.returncode != 0 else ""
+
+    def _groups(self) -> list[Group]:
+        try:
+            return read_groups(self._run(["sinfo", "-h", "-a", "-e", "-o", GROUPS]).stdout)
+        except Unavailable:
+            return []
+
+    def _books(self) -> dict[str, Sequence[str]]:
+        """Nothing, where Slurm keeps no accounts."""
+        asked = ["show", "assoc", f"user={_user()}", "format=account,qos"]
+        try:
+            done = self._run(["sacctmgr", "-n", "-P", *asked])
+        except Unavailable:
+            return {}
+        return read_books(_user(), done.stdout) if done.returncode == 0 else {}
 
     # --- Slurm ---
 
@@ -275,7 +314,7 @@ def _sighting(each: Allocation) -> Sighting | None:
     if each.state in CLAIMS:
         return Sighting(Sight.GONE_CLAIMED, f"Slurm says: {each.state}")
     if each.state in PENDING:
-        return Sighting(Sight.WAITING, f"Slurm says: {each.reason or each.state}")
+        return Sighting(Sight.WAITING, f"Slurm says: {reason(each.reason or each.state)}")
     return Sighting(Sight.UP, "", each.left_s)
 
 
@@ -305,19 +344,7 @@ def _number(value: Any) -> float | None:
 def _from_columns(columns: Sequence[str]) -> Allocation:
     job, name, state, reason, nodes, restarts, left = (each.strip() for each in columns[:7])
     count = int(nodes) if nodes.isdigit() else 1
-    return Allocation(job, name, state, reason, count, int(restarts) if restarts.isdigit() else 0, _left_s(left))
-
-
-def _left_s(said: str) -> float | None:
-    """`1-02:03:04`, `02:03:04` or `3:04` in seconds; None for UNLIMITED and its like."""
-    days, _, clock = said.rpartition("-")
-    parts = clock.split(":")
-    if not all(part.isdigit() for part in parts) or (days and not days.isdigit()):
-        return None
-    seconds = 0.0
-    for part in parts:
-        seconds = seconds * 60 + int(part)
-    return seconds + int(days or 0) * 86400
+    return Allocation(job, name, state, reason, count, int(restarts) if restarts.isdigit() else 0, seconds(left))
 
 
 def _user() -> str:
