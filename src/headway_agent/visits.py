@@ -31,6 +31,7 @@ PIECE_BYTES = 1 << 16
 BEAT_S = 15.0
 CONNECT_S_MAX = 10.0
 HANG_UP_S = 2.0
+HUNG_UP = 128 + signal.SIGHUP
 SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 
 
@@ -68,8 +69,8 @@ class Visits:
         """The task is over: so are all visits to it."""
         with self._lock:
             ended = [visit for visit in self._served.values() if visit.task == task]
-        for visit in ended:
-            visit.end()
+        for visit in ended:  # What is deaf to a hang-up takes its time: nobody else waits for that.
+            threading.Thread(target=visit.end, name="visit-end", daemon=True).start()
 
     def sweep(self) -> None:
         """End what the visits of an earlier agent of this node have left."""
@@ -88,6 +89,7 @@ class Visit:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._end_it: Callable[[], None] = lambda: None
+        self._with_task = False  # Whether it ends because its task does.
 
     def serve(self, going: bool) -> None:
         """Open both streams, and serve the visit until it is over."""
@@ -112,6 +114,7 @@ class Visit:
             self._receiving.close()
 
     def end(self) -> None:
+        self._with_task = True
         self._end_it()
 
     def _say(self, kind: bytes, content: bytes = b"") -> bool:
@@ -263,7 +266,11 @@ class Visit:
             _end_session(process)
             code = process.wait()
         _end_session(process)
-        self._say(EXIT, str(code if code >= 0 else 128 - code).encode())
+        code = code if code >= 0 else 128 - code
+        if self._with_task:
+            self._say(STDERR, b"\r\nheadway: the job has ended here, and this visit with it\r\n")
+            code = code or HUNG_UP
+        self._say(EXIT, str(code).encode())
 
 
 def place_of(task: str, node_path: str, rank: Any = None) -> tuple[dict[str, str], str]:
@@ -301,15 +308,21 @@ def _why_not(argv: list[str], error: OSError) -> str:
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
     """End all that a visit has started: its session, and what left it but carries its mark is swept with the task."""
-    for seen in list(processes.scan()):
-        if seen.session == process.pid and seen.pid != process.pid:
-            _kill(seen.pid, signal.SIGKILL)
     if process.poll() is None:
+        # The shell first: it must not go on to its next command because the present one was ended.
         _kill_group(process.pid, signal.SIGHUP)
+        _signal_session(process.pid, signal.SIGHUP)
         try:
             process.wait(HANG_UP_S)
         except subprocess.TimeoutExpired:
             _kill_group(process.pid, signal.SIGKILL)
+    _signal_session(process.pid, signal.SIGKILL)
+
+
+def _signal_session(leader: int, number: int) -> None:
+    for seen in list(processes.scan()):
+        if seen.session == leader and seen.pid != leader:
+            _kill(seen.pid, number)
 
 
 def _kill_group(leader: int, number: int) -> None:

@@ -61,8 +61,8 @@ def test_visits_end_with_the_job_and_with_the_visitor(living: Living) -> None:
 
     def visit(seconds: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*HEADWAY, "exec", job, "--", "sh", "-c", f"sleep {seconds} & sleep {seconds}"],
-            env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            [*HEADWAY, "exec", job, "--", "sh", "-c", f"sleep {seconds} & sleep {seconds}; echo went on"],
+            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     def sleeping(seconds: str) -> bool:
@@ -79,8 +79,10 @@ def test_visits_end_with_the_job_and_with_the_visitor(living: Living) -> None:
     wait_until(lambda: sleeping(other), what="the second visit")
     living.ok("stop", job, "--grace", "0")
     wait_until(lambda: not sleeping(other), what="the visit to end with its job")
-    stays.communicate(timeout=60)
+    out, err = stays.communicate(timeout=60)
     assert stays.returncode != 0
+    assert out == b"", "the shell did not go on to its next command"
+    assert b"the job has ended here, and this visit with it" in err
 
 
 def test_a_killed_agent_takes_its_visits_with_it_but_not_the_job(living: Living) -> None:
@@ -150,6 +152,12 @@ def test_a_port_of_the_node_comes_to_this_machine(living: Living) -> None:
     finally:
         tunnel.send_signal(signal.SIGINT)
         assert tunnel.wait(30) == 0
+    other = subprocess.Popen(words, env={**os.environ, **living.env}, stderr=subprocess.PIPE)
+    wait_until(page, what="the page again")
+    living.ok("stop", job, "--grace", "0")
+    _, said = other.communicate(timeout=60)
+    assert b"has ended, and the tunnel with it: cancelled" in said
+    assert other.returncode == 103
 
 
 def test_the_place_of_a_failed_job_is_kept_for_a_look(living: Living) -> None:

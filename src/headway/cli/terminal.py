@@ -8,6 +8,7 @@ import socket
 import sys
 import termios
 import threading
+import time
 import tty as terminals
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,12 +18,13 @@ from headway.cli import exits
 from headway.cli.output import Output
 from headway.cli.visit import terminal_size
 from headway.client.visits import DATA, END, EXIT, SIGNAL, SIZE, STDERR, TROUBLE, Visit
-from headway.core.errors import Conflict, HeadwayError, OperatorError, Unavailable
+from headway.core.errors import Conflict, HeadwayError, NotFound, OperatorError, Unavailable
 
 if TYPE_CHECKING:
     from headway.client.sdk import Client
 
 PIECE_BYTES = 1 << 16
+LOOK_AGAIN_S = 5.0
 
 
 def visit(client: Client, job: str, output: Output, ask: dict[str, Any], tty: bool) -> int:
@@ -99,7 +101,7 @@ def _passing_on(there: Visit) -> Iterator[None]:
 
 
 def tunnel_port(client: Client, job: str, output: Output, local: int, there: int) -> int:
-    """Listen on this side until Ctrl-C; each connection is a visit of its own."""
+    """Listen on this side until Ctrl-C or the job's end; each connection is a visit of its own."""
     found = client.detail(job)
     if found["state"] not in ("running", "stopping"):
         raise Conflict(f"job {found['id']} does not run", f"headway why {found['id']} says where it is")
@@ -113,14 +115,33 @@ def tunnel_port(client: Client, job: str, output: Output, local: int, there: int
         raise OperatorError(f"cannot listen on port {local}: {(error.strerror or '').lower()}", hint) from None
     listener.listen(64)
     output.say(f"headway: port {there} of job {found['id']} is at http://127.0.0.1:{local} (Ctrl-C ends it)")
+    ended: list[dict[str, Any]] = []
+    threading.Thread(target=_watch, args=(client, found["id"], listener, ended), daemon=True).start()
     try:
         while True:
             near, _ = listener.accept()
             threading.Thread(target=_carry, args=(client, found["id"], output, near, there), daemon=True).start()
     except KeyboardInterrupt:
         return exits.OK
+    except OSError:
+        if not ended:
+            raise
+        output.say(f"headway: job {found['id']} has ended, and the tunnel with it: {ended[0]['sentence']}")
+        return exits.for_job(ended[0], False)
     finally:
         listener.close()
+
+
+def _watch(client: Client, job: str, listener: socket.socket, ended: list[dict[str, Any]]) -> None:
+    """Stop listening when the job has ended: nothing will answer there any more."""
+    while not ended:
+        try:
+            ended.append(client.wait(job)[0])
+        except NotFound as forgotten:
+            ended.append({"state": "cancelled", "sentence": forgotten.message})
+        except HeadwayError:
+            time.sleep(LOOK_AGAIN_S)  # The server is away; the job goes on.
+    listener.shutdown(socket.SHUT_RDWR)
 
 
 def _carry(client: Client, job: str, output: Output, near: socket.socket, port: int) -> None:
