@@ -70,6 +70,10 @@ def test_people_sign_in_over_tls_and_train(shared: Living, tmp_path: Path) -> No
         shown = mel.job(job)
         assert (shown["user"], shown["project"]) == ("mel", "vision")
         assert "trained over TLS" in mel.log(job)
+        long = mel.submit("--name", "long", "--", "sleep", "600")
+        wait_until(lambda: mel.job(long)["state"] == "running", what="the job to run")
+        assert mel.ok("exec", "long", "--", "echo", "hello") == "hello\n"
+        mel.ok("stop", long, "--grace", "0")
         assert mel.run("queue", "set", "night", "priority=1").returncode in (2, 4)
         assert mel.run("user", "ls").returncode == 4
 
@@ -79,7 +83,9 @@ def test_people_sign_in_over_tls_and_train(shared: Living, tmp_path: Path) -> No
         assert "certificate" in untrusting.stderr
 
         said = json.loads(shared.ok("audit", "--json"))["entries"]
-        assert [each["target"] for each in said if each["what"] == "jobs.submit"] == [job]
+        assert [each["target"] for each in said if each["what"] == "jobs.submit"] == [job, long]
+        (visited,) = [each for each in said if each["what"] == "visits.visit"]
+        assert (visited["actor"], visited["target"], visited["detail"]) == ("mel", long, "echo hello")
         assert token not in json.dumps(said)
 
         (mine,) = json.loads(mel.ok("token", "ls", "--json"))["tokens"]

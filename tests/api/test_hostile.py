@@ -54,6 +54,22 @@ def bundle(server: Serving, files: list[dict[str, Any]]) -> tuple[int, str]:
     return answer.status, answer.data.decode()
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"job": {"command": ["true"], "command": ["false"]}}', 'the key \\"command\\" twice in one place'),
+        (b'{"job": {"command": ["true"]}, "job": {}}', 'the key \\"job\\" twice in one place'),
+        (b'{"job": {"command": ["true"], "env": {"A": "1", "\\u0041": "2"}}}', 'the key \\"A\\" twice in one place'),
+        (b'{"job": {"command": ["true"], "priority": ' + b"9" * 5000 + b"}}", "the body is not JSON"),
+        (b'{"job": {"command": ["true"], "max_duration": "99999999999d"}}', "is longer than 100 years"),
+        (b'{"job":' * 100_000, "the body is not JSON: maximum recursion depth"),
+    ],
+)
+def test_a_body_that_says_two_things_or_too_much_is_refused(server: Serving, body: bytes, said: str) -> None:
+    answer = server.ask("POST", "/api/v1/jobs", body, {"Content-Type": "application/json"})
+    assert (answer.status, said in answer.data.decode()) == (422, True), answer.data
+
+
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/bundles/files", f"/api/v1/bundles/files/{'0' * 64}"])
 def test_a_packed_body_is_refused_before_anybody_unpacks_it(server: Serving, path: str) -> None:
     method = "POST" if path.endswith("jobs") else "PUT"

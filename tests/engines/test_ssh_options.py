@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from headway.core.errors import BadInput
 from headway.core.model import Pool, Resources
 from headway.engines.ssh import is_loopback
+from headway.engines.ssh_client import SshHost
 from headway.engines.ssh_options import hosts_of, read_options
 
 
@@ -60,3 +62,16 @@ def test_a_pool_without_hosts_is_refused() -> None:
 )
 def test_loopback_means_another_machine_elsewhere(url: str, expected: bool) -> None:
     assert is_loopback(url) is expected
+
+
+@pytest.mark.parametrize(
+    ("complaint", "expected"),
+    [
+        ("h2 cannot be reached: connect to host h2: No route to host", "machine: ssh -F /x -p 22 -l ada h2 true"),
+        ("h2 cannot be reached: Host key verification failed.", "StrictHostKeyChecking=accept-new"),
+        ("h2 cannot be reached: ada@h2: Permission denied (publickey).", "by a key, without a password"),
+    ],
+)  # fmt: skip
+def test_a_host_that_does_not_answer_is_told_with_what_to_try(tmp_path: Path, complaint: str, expected: str) -> None:
+    host = SshHost(hosts_of(a_pool(ssh_config="/x"))["lab-h2"], tmp_path)
+    assert expected in host.remedy(complaint)

@@ -19,6 +19,7 @@ import pytest
 from headway.engines.ssh_client import sockets_dir
 from headway.settings import home_from
 from tests.netlab import Lab, need
+from tests.pythons import find_python
 from tests.real.test_survival import PACED, Paced
 from tests.real.training import SCRIPT, undisturbed
 from tests.ssh.houses import House
@@ -87,14 +88,18 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def house(lab: Lab) -> Iterator[House]:
-    """A server that the hosts reach directly, but for h4, which reaches nobody by itself. The disk of h5 is tiny."""
-    h4 = lab.hosts[3]
+    """A server that the hosts reach directly, but for h4, which reaches nobody by itself. The disk of h5 is tiny. And
+    h6 has an old Python where there is one, and is reached through h8 alone, as ~/.ssh/config says."""
+    h4, h6 = lab.hosts[3], lab.hosts[5]
+    h6.run("iptables", "-A", "INPUT", "-p", "tcp", "-s", lab.address, "--dport", "22", "-j", "DROP")
+    lab.config.write_text(lab.config.read_text().replace("Host h6 6\n", "Host h6 6\n  ProxyJump h8\n"))
+    old = {"python": found} if (found := find_python("3.8")) else {}
     h4.run("iptables", "-A", "OUTPUT", "-p", "tcp", "-d", lab.address, "!", "--sport", "22", "-j", "DROP")
     pools: dict[str, dict[str, Any]] = {
         "lab": {"hosts": ["h1", "h2", "h3"], "lease": 20},
         "deaf": {"hosts": ["h4"]},
         "tiny": {"hosts": ["h5"]},
-        "calm": {"hosts": ["h6"]},
+        "calm": {"hosts": ["h6"], "options": old},
     }
     house = House(lab, pools, lab.address)
     try:
@@ -158,6 +163,9 @@ def host_of(house: House, job: str) -> int:
 
 def test_a_server_that_comes_back_adopts_the_hosts_and_loses_no_line(house: House) -> None:
     jobs = [paced_on(house, pool, f"paced-{pool}") for pool in ("calm", "deaf")]
+    for each in jobs:  # Behind a jump host, and behind a tunnel.
+        visited = house.run("exec", each.job, "--", "sh", "-c", "ip -4 -o addr show eth0; exit 7")
+        assert (visited.returncode, house.lab.hosts[host_of(house, each.job)].address in visited.stdout) == (7, True)
     pids = {path: path.read_text() for path in house.lab.place.glob("h*/.headway/*/*/agent.pid")}
     for job in jobs:
         job.until(20)

@@ -57,7 +57,10 @@ async def find_job(services: Services, request: Request, ref: str) -> Job:
     """A job that the caller may see, and on which they have the route's right. Others are as if they were not there."""
     projects = actor_of(request).projects
     job = await run_in_threadpool(views.find_job, services.store, ref, projects)
-    if projects is not None or recording.get() is not None:
+    record = recording.get()
+    if record is not None and record.target.startswith(ref):
+        record.target = job.id + record.target.removeprefix(ref)  # Names are given again; ids are not.
+    if projects is not None or record is not None:
         check(request, job.spec.project)
     return job
 

@@ -17,7 +17,8 @@ async def read_object(request: Request, bytes_max: int, lenient: bool = False) -
     """
     raw = await read_body(request, bytes_max)
     try:
-        body = json.loads(raw, parse_constant=None if lenient else _no_number) if raw else {}
+        strict: dict[str, Any] = {} if lenient else {"parse_constant": _no_number, "object_pairs_hook": _once}
+        body = json.loads(raw, **strict) if raw else {}
         if not lenient and (b"\\ud" in raw or b"\\uD" in raw):
             json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -31,6 +32,16 @@ async def read_object(request: Request, bytes_max: int, lenient: bool = False) -
 
 def _no_number(word: str) -> float:
     raise ValueError(f"{word} is no number")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values for one key nobody could say which was meant."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadInput(f'the body has the key "{twice[:80]}" twice in one place')
+    return made
 
 
 def refuse_packed(request: Request) -> None:

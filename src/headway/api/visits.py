@@ -19,8 +19,9 @@ from headway.api.access import actor_of, find_job
 from headway.api.documents import ANY, RAW, body
 from headway.api.reading import read_object
 from headway.api.services import Services
+from headway.control.auditing import recording
 from headway.control.doors import ASKED_S_MAX
-from headway.control.visiting import OpenVisit, read_ask
+from headway.control.visiting import OpenVisit, read_ask, shown
 from headway.core.errors import NotFound
 from headway.core.fields import check_keys
 
@@ -167,6 +168,8 @@ def _for_visitors(router: APIRouter, services: Services, board: Board) -> None:
         words = await read_object(request, services.settings.request_bytes_max)
         check_keys(words, dict.fromkeys(KEYS, ""), "request")
         ask = read_ask(words)
+        if (record := recording.get()) is not None:
+            record.detail = shown(ask)
         board.make_room()
         name = secrets.token_urlsafe(16)
         actor = actor_of(request)

@@ -183,7 +183,7 @@ def _slurm(each: dict[str, Any]) -> Iterator[Check]:
 def _host(each: dict[str, Any]) -> Iterator[Check]:
     what = f"host {each['host']} of pool {each['pool']}"
     if "error" in each:
-        remedy = f"try: ssh -o BatchMode=yes {each['host']} true" if each.get("silent") else "see headway server status"
+        remedy = str(each.get("remedy") or "see headway server status")
         yield Check(what, "fail", str(each["error"]), remedy)
         return
     yield Check(what, "ok", f"answers by ssh in {each['took_ms']} ms as {each['user']}, with Python {each['python']}")

@@ -23,10 +23,10 @@ class Recording:
     target: str = ""
     project: str = ""
     written: bool = False
+    detail: str = ""
 
     def entry(self, at: float, outcome: str = "done", detail: str = "") -> AuditEntry:
-        actor = self.actor
-        target = self.target[:TARGET_MAX]
+        actor, target, detail = self.actor, self.target[:TARGET_MAX], detail or self.detail
         return AuditEntry(at, actor.name, actor.kind, self.what, target, self.project, outcome, detail, actor.token)
 
 

@@ -61,6 +61,13 @@ class OpenVisit:
         return task.node
 
 
+def shown(ask: Ask) -> str:
+    """What a visitor wants, for the audit log."""
+    if ask.kind == "port":
+        return f"port {ask.port}"
+    return " ".join(ask.command)[:COMMAND_SHOWN_MAX] or "a shell"
+
+
 def _task_of(job: Job, rank: int | None) -> Task:
     assert job.attempt is not None
     ranks = job.spec.ranks_per_node

@@ -13,6 +13,7 @@ _DURATION = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SIZE_BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 NUMBER_MOST = 10**18
+DURATION_S_MOST = 100 * 365 * 86400
 _NUMBER = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]{0,20})\s*$")
 
 
@@ -21,7 +22,10 @@ def duration_s(value: str | int | float, what: str) -> float:
     number, unit = _split(value, what, "a duration such as 30s, 10m, 6h or 2d")
     if unit not in _DURATION:
         raise BadInput(f'{what}: "{value}" has the unit "{unit}"', "use s, m, h, d or w, as in 30s or 6h")
-    return number * _DURATION[unit]
+    found = number * _DURATION[unit]
+    if found > DURATION_S_MOST:
+        raise BadInput(f'{what}: "{str(value)[:80]}" is longer than {DURATION_S_MOST // (365 * 86400)} years')
+    return found
 
 
 def size_bytes(value: str | int | float, what: str) -> int:

@@ -113,7 +113,9 @@ class SshEngine:
             answer["clock_off_s"] = round(off_s - took_s if off_s > took_s else min(off_s, 0.0), 1)
             return {**found, "took_ms": round(took_s * 1000), **answer}
         except HeadwayError as error:
-            return {**found, "silent": isinstance(error, Silent), "error": error.message}
+            silent = isinstance(error, Silent)
+            remedy = host.remedy(error.message) if silent else error.hint
+            return {**found, "silent": silent, "error": error.message, "remedy": remedy}
 
     # --- one host ---
 

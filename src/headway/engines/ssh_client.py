@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import stat
 import subprocess
 import tempfile
@@ -52,6 +53,21 @@ class SshHost:
         if options.host.user:
             words += ["-l", options.host.user]
         return words
+
+    def remedy(self, complaint: str) -> str:
+        """What to do about a host that did not answer, for a person at the server's machine."""
+        options = self.options
+        words = ["ssh", *(("-F", options.ssh_config) if options.ssh_config else ())]
+        words += [word for option in options.ssh_options for word in ("-o", option)]
+        words += ["-p", str(options.host.port)] if options.host.port else []
+        words += ["-l", options.host.user] if options.host.user else []
+        by_hand = shlex.join([*words, self.name, "true"])
+        if "host key" in complaint.lower():
+            new = "options.ssh_options=StrictHostKeyChecking=accept-new"
+            return f"accept its key once, as the server's user: {by_hand}; or set {new}"
+        if "permission denied" in complaint.lower():
+            return f"the server's user must get in by a key, without a password: ssh-copy-id, then {by_hand}"
+        return f"try as the server's user, on its machine: {by_hand}"
 
     def run(self, script: str, given: bytes) -> tuple[int, bytes, str]:
         """Run a shell script there: exit code, output, complaints. Raises Silent where no answer came."""
