@@ -149,7 +149,10 @@ def _untold_steps(state: State) -> dict[str, int]:
 
 
 def add_to(body: dict[str, Any], state: State, now: float) -> Told:
-    """Put into a request all that was not said yet, and return it, to be said again if no reply comes."""
+    """Put into a request all that was not said yet, and return it, to be said again if no reply comes.
+
+    What an end waits for does not go into a call that the server may hold: it would be answered for only with that.
+    """
     told = Told(steps=_untold_steps(state) if state.progress else {})
     if told.steps:
         body["steps"] = dict(told.steps)
@@ -160,6 +163,7 @@ def add_to(body: dict[str, Any], state: State, now: float) -> Told:
     artifacts: list[Mapping[str, Any]] = []
     for key, mine in state.progress.items():
         fresh = [each for each in (*mine.checkpoints, *mine.artifacts) if each not in mine.under_way]
+        fresh = [] if body["wait_s"] else fresh
         checkpoints += [mine.checkpoints[each] for each in fresh if each in mine.checkpoints]
         artifacts += [mine.artifacts[each] for each in fresh if each in mine.artifacts]
         told.bad += mine.bad
@@ -198,7 +202,7 @@ def answered(state: State, told: Told, reply: Mapping[str, Any], now: float) -> 
         mine = state.progress.get(key)
         if mine is not None:
             mine.under_way.difference_update(names)
-            if _unsaid(mine):
+            if any(name in mine.checkpoints or name in mine.artifacts for name in names):
                 state.say_again_s = now + SAY_AGAIN_S
 
 

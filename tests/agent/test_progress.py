@@ -85,6 +85,23 @@ def test_what_a_reply_does_not_answer_for_is_said_again_after_a_while() -> None:
     assert exchange(state, now=2.0)[0]["checkpoints"]
 
 
+def test_what_an_end_waits_for_is_never_said_in_a_call_that_the_server_may_hold() -> None:
+    state = a_going()
+    agent.decide(state, stored(), 1.0)
+    body = agent.sync_body(state, {}, 1.0)
+    agent.decide(state, stored(6, "k6"), 1.0)  # While the first is on its way.
+    answer = {"leader_epoch": 1, "lease_left_s": 600.0, "checkpoints_safe": {T: [5]}}
+    agent.decide(state, Answered(answer, body["seq"]), 1.0)
+    body, _ = exchange(state, now=1.0)
+    assert ([each["key"] for each in body["checkpoints"]], body["wait_s"]) == (["k6"], 0.0)
+    body = agent.sync_body(state, {}, 1.5)
+    assert "checkpoints" not in body, "it was not answered for: it waits a moment"
+    assert body["wait_s"] > 0
+    assert agent.next_call(state, 2.5) == "wake"
+    body = agent.sync_body(state, {}, 2.5)
+    assert ([each["key"] for each in body["checkpoints"]], body["wait_s"]) == (["k6"], 0.0)
+
+
 def test_an_end_waits_for_the_salvage_and_its_commit() -> None:
     state = a_going()
     agent.decide(state, RankExited(T, Exit(0, 1)), 2.0)
