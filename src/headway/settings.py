@@ -91,7 +91,7 @@ class Settings:
     oidc_client_id: str = knob("", "name under which the identity provider knows this server")
     oidc_client_secret_file: str = knob("", "file with the secret that the identity provider gave, if it gave one")
     oidc_domains: str = knob("", "e-mail domains, with commas, whose people become users when they first sign in")
-    auto_start_s_max: float = knob(30.0, "how long the command line waits for the embedded server to come up")
+    auto_start_s_max: float = knob(60.0, "how long the command line waits for the embedded server to come up")
 
 
 SECTIONS = {

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MARK = "headway-answer: "
 SOCKET = "home.sock"
-UP_WITHIN_S = 20.0
+UP_WITHIN_S = 40.0
 PROBE_S_MAX = 3.0
 LOOK_EVERY_S = 0.01
 OUT_BYTES_MAX = 1 << 20

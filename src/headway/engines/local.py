@@ -27,7 +27,7 @@ from headway.engines.options import check_options
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits
 from headway.settings import Home, Settings
 
-UP_WITHIN_S = 20.0
+UP_WITHIN_S = 40.0
 RELEASED_WITHIN_S = 50.0
 LOOK_EVERY_S = 0.01
 OUT_BYTES_MAX = 1 << 20
