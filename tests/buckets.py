@@ -5,7 +5,6 @@ Azurite comes from npm, once, into the user's cache directory. One of each per t
 
 from __future__ import annotations
 
-import atexit
 import base64
 import fcntl
 import hmac
@@ -31,6 +30,7 @@ import pytest
 from obstore.store import S3Store
 
 from headway.storage.objects import ObjectStorage
+from tests.ending import at_the_end
 from tests.waiting import wait_until
 
 AZURITE = "azurite@3.37"
@@ -105,9 +105,24 @@ def _start(words: list[str], place: Path, up: Callable[[], bool]) -> None:
         process.wait()
         shutil.rmtree(place, ignore_errors=True)
 
-    atexit.register(end)
-    wait_until(lambda: process.poll() is not None or up(), limit_s=60, what=f"{words[0]} to come up")
-    assert process.poll() is None, (place / "log").read_text()[-2000:]
+    at_the_end(end)
+    said = lambda: (place / "log").read_text()[-2000:]  # noqa: E731
+    wait_until(lambda: process.poll() is not None or up(), what=f"{words[0]} to come up", story=said)
+    if process.poll() is not None:
+        raise EndedAtOnce(said())
+
+
+class EndedAtOnce(Exception):
+    """It did not come up; perhaps one of its ports was taken by another between our look and its own."""
+
+
+def _again(make: Callable[[], Bucket]) -> Bucket:
+    for _ in range(2):
+        try:
+            return make()
+        except EndedAtOnce:
+            continue
+    return make()
 
 
 def _answers(act: Callable[[], object]) -> bool:
@@ -120,6 +135,10 @@ def _answers(act: Callable[[], object]) -> bool:
 
 @cache
 def seaweed() -> Bucket:
+    return _again(_seaweed)
+
+
+def _seaweed() -> Bucket:
     place = Path(tempfile.mkdtemp(prefix="headway-weed-"))
     keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "only-for-tests", "AWS_REGION": "us-east-1"}
     held = [{"accessKey": keys["AWS_ACCESS_KEY_ID"], "secretKey": keys["AWS_SECRET_ACCESS_KEY"]}]
@@ -162,16 +181,21 @@ def _azurite_program() -> str:
     program = cached / "node_modules/.bin/azurite-blob"
     with open(cached / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # Several test processes may want it at once.
-        if not program.exists():
+        if not (cached / "installed").exists():  # Not the program: an install that was cut short leaves that, too.
             words = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(cached), AZURITE]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=500)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=900)
             if done.returncode != 0:
                 pytest.skip(f"Azurite could not be installed by npm: {done.stderr.strip()[-300:]}")
+            (cached / "installed").touch()
     return str(program)
 
 
 @cache
 def azurite() -> Bucket:
+    return _again(_azurite)
+
+
+def _azurite() -> Bucket:
     program = _azurite_program()
     place = Path(tempfile.mkdtemp(prefix="headway-azurite-"))
     (port,) = free_ports(1)

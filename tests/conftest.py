@@ -7,9 +7,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests import ending, order
+from tests.leftovers import Guard
 
 # A busy machine must not fail a property by its speed.
 settings.register_profile("headway", deadline=None)
@@ -29,6 +33,60 @@ def headway_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(home, ignore_errors=True)
 
 
+# --- nothing is left ------------------------------------------------------------------------------------------------
+
+guards: list[Guard] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # One for the whole run.
+        guards.append(Guard())
+
+
+def pytest_unconfigure() -> None:
+    while guards:
+        for line in guards.pop().end():
+            print(f"LEFT RUNNING BY THE TESTS, and ended now: {line}")
+
+
+# --- side by side ---------------------------------------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT") or 0)
+    if workers > 1:
+        order.sort(items, workers)
+
+
+# --- what a failure was about ---------------------------------------------------------------------------------------
+
+LOGS = ("server.log", "log", "agent.log", "agent.out", "keeper.log")
+TAIL_CHARS = 3000
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A test that fails shows the last words of the servers and agents that it had."""
+    report: Any = yield
+    if report.failed and report.when in ("setup", "call"):
+        for path in _logs_of(item):
+            try:
+                report.sections.append((f"the end of {path}", path.read_text(errors="replace")[-TAIL_CHARS:]))
+            except OSError:
+                continue
+    return report
+
+
+def _logs_of(item: pytest.Item) -> list[Path]:
+    places = [Path(os.environ.get("HEADWAY_HOME") or "/nowhere")]
+    for value in getattr(item, "funcargs", {}).values():
+        places += [place for name in ("home", "root") if isinstance(place := getattr(value, name, None), Path)]
+    found = {path for place in places if place.is_dir() for name in LOGS for path in place.rglob(name)}
+    return sorted(path for path in found if path.is_file() and "/storage/" not in str(path))[:20]
+
+
+# --- what was skipped -----------------------------------------------------------------------------------------------
+
 # What cannot be had on the machines that check submissions; everything else must run there.
 MAY_BE_SKIPPED = (
     "control groups v2",
@@ -40,6 +98,7 @@ MAY_BE_SKIPPED = (
     "is not on this machine",  # The public job logs; users do not have them.
 )
 skipped: list[str] = []
+NOT_ALL_TESTED = 7  # None of pytest's own codes; `make test` tries again after 1, some tests failed, only.
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -50,9 +109,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where CI is set, a component that was not there is a failure."""
+    """Where CI is set, a component that was not there is a failure, which trying again does not mend."""
+    ending.end_all()
     if os.environ.get("CI") and skipped and not hasattr(session.config, "workerinput"):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        session.exitstatus = NOT_ALL_TESTED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Collection
@@ -19,31 +18,26 @@ from typing import IO
 
 import pytest
 
-from tests.waiting import wait_until
+from tests.leftovers import remove_lab, shared_tmp
+from tests.packages import PATH, missing
+from tests.waiting import PATIENCE_S, wait_until
 
 PACKAGES = {"sshd": "openssh-server", "ip": "iproute2", "iptables": "iptables", "ssh": "openssh-client"}
-PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
 def sh(*words: str, check: bool = True) -> str:
     env = {**os.environ, "PATH": PATH}
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=env)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, env=env)
     assert not check or done.returncode == 0, f"{' '.join(words)}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
 def need(program: str, package: str) -> str:
     """The path of a program; its package is installed where it is missing. Skips, loudly, where that cannot be."""
-    found = shutil.which(program, path=PATH)
-    if found is None and os.getuid() == 0 and shutil.which("apt-get"):
-        with open(Path(tempfile.gettempdir()) / "headway-apt.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if shutil.which(program, path=PATH) is None:
-                sh("apt-get", "install", "-y", "--no-install-recommends", package, check=False)
-        found = shutil.which(program, path=PATH)
-    if found is None:
-        pytest.skip(f"{program} (package {package}) is needed for hosts made of network namespaces")
-    return found
+    why = missing([program], package)
+    if why:
+        pytest.skip(f"needed for hosts made of network namespaces: {why}")
+    return str(shutil.which(program, path=PATH))
 
 
 @dataclass
@@ -93,12 +87,12 @@ class Lab:
         if os.getuid() != 0:
             pytest.skip("network namespaces need root")
         self.number, self._lock = _take_number()
-        self.place = Path(tempfile.mkdtemp(prefix="hwlab-"))
+        self.place = Path(tempfile.mkdtemp(prefix=f"hwlab-{self.number}-"))  # leftovers.py knows this name.
         self.switch = f"hw{self.number}sw"
         self.cable = f"hw{self.number}c"
         self.address = f"10.77.{self.number}.254"
         self.hosts: list[Host] = []
-        _remove(self.number)
+        remove_lab(self.number)
         try:
             self._build(hosts, tiny)
         except BaseException:
@@ -161,7 +155,7 @@ class Lab:
     def close(self) -> None:
         """Remove everything; what still runs there is ended."""
         try:
-            _remove(self.number)
+            remove_lab(self.number)
             sh("umount", "-l", *[str(each.home) for each in self.hosts if os.path.ismount(each.home)], check=False)
             shutil.rmtree(self.place, ignore_errors=True)
         finally:
@@ -170,30 +164,10 @@ class Lab:
 
 def _take_number() -> tuple[int, IO[str]]:
     for number in range(250):
-        lock = open(Path(tempfile.gettempdir()) / f"headway-netlab-{number}.lock", "w")  # noqa: SIM115 - held for long.
+        lock = open(shared_tmp() / f"headway-netlab-{number}.lock", "w")  # noqa: SIM115 - held for long.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return number, lock
         except BlockingIOError:
             lock.close()
     raise AssertionError("250 labs at once")
-
-
-def _remove(number: int) -> None:
-    """End all that runs in the lab of this number, and take it down."""
-    listed = [line.split()[0] for line in sh("ip", "netns", "list").splitlines() if line.strip()]
-    ours = [name for name in listed if name == f"hw{number}sw" or name.startswith(f"hw{number}h")]
-
-    def empty() -> bool:
-        pids = [pid for name in ours for pid in sh("ip", "netns", "pids", name, check=False).split()]
-        for pid in pids:
-            try:
-                os.kill(int(pid), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        return not pids
-
-    wait_until(empty, what="the end of everything in the lab")
-    for name in ours:
-        sh("ip", "netns", "del", name, check=False)
-    sh("ip", "link", "del", f"hw{number}c", check=False)

