@@ -7,17 +7,23 @@ from collections.abc import Callable
 from typing import TypeVar
 
 Answer = TypeVar("Answer")
+# So long may the slowest machine take: only a test that fails waits for it, and one that passes waits no moment longer.
+PATIENCE_S = 300.0
 
 
 def wait_until(
-    condition: Callable[[], Answer], limit_s: float = 60, every_s: float = 0.05, what: str = "the condition"
+    condition: Callable[[], Answer],
+    limit_s: float = PATIENCE_S,
+    every_s: float = 0.05,
+    what: str = "the condition",
+    story: Callable[[], str] = str,
 ) -> Answer:
-    """Return the first truthy answer of `condition`; fail with `what` in the sentence when the limit is over."""
+    """Return the first truthy answer of `condition`; fail with `what`, and the `story`, when the limit is over."""
     give_up_at = time.monotonic() + limit_s
     while True:
         answer = condition()
         if answer:
             return answer
         if time.monotonic() >= give_up_at:
-            raise AssertionError(f"waited {limit_s:g} s for {what}; the last answer was {answer!r}")
+            raise AssertionError(f"waited {limit_s:g} s for {what}; the last answer was {answer!r}\n{story()}".rstrip())
         time.sleep(every_s)

@@ -181,10 +181,10 @@ def test_the_command_line_goes_through_the_browser(server: Shared, provider: Pro
         address = next(line.strip() for line in command.stderr if line.startswith("http"))
         stray = urllib.request.Request(parse_qs(urlsplit(address).query)["redirect_uri"][0] + "?code=x&state=guessed")
         with pytest.raises(urllib.error.HTTPError):
-            urllib.request.urlopen(stray, timeout=20)
-        with urllib.request.urlopen(address, timeout=20) as page:
+            urllib.request.urlopen(stray, timeout=120)
+        with urllib.request.urlopen(address, timeout=120) as page:
             assert b"signed in" in page.read()
-        said, _ = command.communicate(timeout=60)
+        said, _ = command.communicate(timeout=300)
     assert command.returncode == 0
     assert "as lea@example.org" in said
     assert json.loads((home / "config/logins.json").read_text())[url].startswith("hw_")

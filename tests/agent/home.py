@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from headway_agent.decide import digest_of
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 TOKEN = "a-test-token"
 
@@ -79,8 +79,9 @@ class Server:
     def phase(self, task: str) -> str:
         return str(self.reports.get(task, {}).get("phase", ""))
 
-    def outcome(self, task: str, limit_s: float = 30) -> dict[str, Any]:
-        wait_until(lambda: self.phase(task) == "ended", limit_s=limit_s, every_s=0.01, what=f"{task} to end")
+    def outcome(self, task: str) -> dict[str, Any]:
+        said = lambda: f"{self.reports.get(task)}, duties {self.duties}, troubles {self.troubles}"  # noqa: E731
+        wait_until(lambda: self.phase(task) == "ended", every_s=0.01, what=f"{task} to end", story=said)
         outcome: dict[str, Any] = self.reports[task]["outcome"]
         return outcome
 
@@ -240,9 +241,9 @@ class Node:
 
     def release(self) -> None:
         words = [sys.executable, "-I", "-S", str(self.program), "release", "--node-dir", str(self.path)]
-        subprocess.run(words, check=True, timeout=60)
+        subprocess.run(words, check=True, timeout=PATIENCE_S)
         if self.agent is not None:
-            self.agent.wait(timeout=30)
+            self.agent.wait(timeout=PATIENCE_S)
 
 
 def alive(pid: int) -> bool:

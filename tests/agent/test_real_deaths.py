@@ -15,7 +15,7 @@ from headway.engines import agent_zip
 from headway_agent import decide
 from headway_agent.nodedir import boottime_s
 from tests.agent.home import Node, alive
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -109,17 +109,22 @@ def test_the_guard_sweeps_with_the_agent_dead_too(node: Node, headway_home: Path
 
 
 def test_a_lease_that_runs_out_ends_the_ranks_with_the_agent_dead(node: Node, headway_home: Path) -> None:
-    node.server.lease_left_s = 2.0
-    node.start("--poll-wait-s", "0.3")
-    gate = headway_home / "gate"
-    task, pid = a_long_task(node, gate)
-    granted_until_s = boottime_s() + 2.0
-    node.kill_agent()
-    wait_until(lambda: not alive(pid), every_s=0.01, limit_s=10)
-    assert boottime_s() < granted_until_s + 0.1
-    node.server.lease_left_s = 3600.0
-    node.start()
-    assert node.server.outcome(task)["cause"] == "node_lost"
+    late_s = []
+    for number in range(1, 4):  # A machine may be too busy to be in time; a keeper that is late is so every time.
+        node.server.lease_left_s = 4.0
+        node.start("--poll-wait-s", "0.3")
+        task, pid = a_long_task(node, headway_home / "gate", f"job{number}/1/0")
+        node.kill_agent()
+        granted_until_s = boottime_s() + 4.0
+        wait_until(lambda pid=pid: not alive(pid), every_s=0.01)  # type: ignore[misc]
+        late_s.append(boottime_s() - granted_until_s)
+        node.server.lease_left_s = 3600.0
+        node.start()
+        assert node.server.outcome(task)["cause"] == "node_lost"
+        if late_s[-1] < 0.1:
+            return
+        node.kill_agent()
+    pytest.fail(f"every time the rank outlived its lease, by so many seconds: {late_s}")
 
 
 def test_a_server_that_is_away_is_waited_for(node: Node, headway_home: Path) -> None:
@@ -137,7 +142,7 @@ def test_a_server_that_is_away_is_waited_for(node: Node, headway_home: Path) -> 
 def test_two_agents_never_serve_one_directory(node: Node) -> None:
     node.start()
     wait_until(lambda: node.server.bodies, every_s=0.01)
-    second = subprocess.run(node.command(), capture_output=True, text=True, timeout=30)
+    second = subprocess.run(node.command(), capture_output=True, text=True, timeout=PATIENCE_S)
     assert second.returncode == 3
     assert "another agent" in second.stderr
 
@@ -165,7 +170,7 @@ def test_an_agent_that_is_asked_to_end_leaves_the_ranks_alone(node: Node, headwa
     task, pid = a_long_task(node, gate)
     assert node.agent is not None
     node.agent.send_signal(signal.SIGTERM)
-    assert node.agent.wait(timeout=30) == 0
+    assert node.agent.wait(timeout=PATIENCE_S) == 0
     assert alive(pid)
     node.start()
     gate.touch()
@@ -187,7 +192,7 @@ def test_nothing_outlives_the_removal_of_the_nodes_directory(node: Node, headway
     pids = [pid, node.pid("keeper.pid"), node.pid("agent.pid")]
     node.path.rename(headway_home / "moved")
     assert node.agent is not None
-    node.agent.wait(timeout=30)
+    node.agent.wait(timeout=PATIENCE_S)
     wait_until(lambda: not any(map(alive, pids)), every_s=0.01)
 
 

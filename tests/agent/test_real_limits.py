@@ -73,9 +73,12 @@ def test_without_control_groups_memory_is_watched(node: Node, monkeypatch: pytes
 def test_a_stalled_task_leaves_its_stacks_and_ends(node: Node, headway_home: Path) -> None:
     node.start()
     program = "import time\n\ndef waits_for_ever():\n    time.sleep(600)\n\nprint('on', flush=True)\nwaits_for_ever()\n"
-    task = node.server.give("job1/1/0", "python3", "-c", program, grace_s=1.0, progress={"limits": {"stalled_s": 1.5}})
-    busy = "import sys, time\nfor n in range(12):\n    print(n, flush=True)\n    time.sleep(0.25)\n"
-    other = node.server.give("job2/1/0", "python3", "-c", busy, progress={"limits": {"stalled_s": 1.5}})
+    task = node.server.give("job1/1/0", "python3", "-c", program, grace_s=1.0, progress={"limits": {"stalled_s": 4}})
+    busy = (
+        "import os, sys, time\nwhile not os.path.exists(sys.argv[1]):\n    print(1, flush=True)\n    time.sleep(0.1)\n"
+    )
+    gate = headway_home / "gate"
+    other = node.server.give("job2/1/0", "python3", "-c", busy, str(gate), progress={"limits": {"stalled_s": 4}})
     outcome = node.server.outcome(task)
     assert outcome["cause"] == "stalled"
     assert "no log line, metric, checkpoint or disk write" in outcome["detail"]
@@ -89,6 +92,7 @@ def test_a_stalled_task_leaves_its_stacks_and_ends(node: Node, headway_home: Pat
     assert any(
         "stalled of job1/1/0" in each["what"] for body in node.server.bodies for each in body.get("troubles", ())
     )
+    gate.touch()
     assert node.server.outcome(other)["cause"] is None
 
 
@@ -230,7 +234,7 @@ def test_ten_jobs_at_once_run_in_one_environment(
     }
     tasks = [node.server.give(f"job{n}/1/0", "python", "train.py", progress=progress) for n in range(10)]
     for task in tasks:
-        assert node.server.outcome(task, limit_s=60)["cause"] is None
+        assert node.server.outcome(task)["cause"] is None
         assert node.server.output(task) == b"1.0\n"
     assert (headway_home / "calls").read_text().split() == ["venv", "pip"]
     broken = a_bundle(headway_home / "storage", {"requirements.txt": "tinya==9\n"})

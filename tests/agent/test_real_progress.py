@@ -84,17 +84,16 @@ def test_a_bad_checkpoint_is_told_and_the_next_claim_brings_another(node: Node) 
     assert node.server.output(second) == b"2\n"
 
 
-def test_what_a_killed_rank_had_finished_is_told_before_its_end(node: Node) -> None:
+def test_what_a_killed_rank_had_finished_is_told_before_its_end(node: Node, headway_home: Path) -> None:
     node.start()
-    task = node.server.give(
-        "job1/1/0",
-        "python3",
-        "-c",
-        SAVES.replace('print("saved"', 'step > 4 and os.kill(os.getpid(), 9); print("saved"'),
-        "9",
-        "500000",
-        "0.3",
+    seen = headway_home / "seen"
+    wait = f"    while step == 5 and not os.path.exists('{seen}'):\n        time.sleep(0.02)\n"
+    program = SAVES.replace("    with open", wait + "    with open").replace(
+        'print("saved"', 'step > 4 and os.kill(os.getpid(), 9); print("saved"'
     )
+    task = node.server.give("job1/1/0", "python3", "-c", program, "9", "500000", "0.3")
+    wait_until(lambda: steps_of(node, task), every_s=0.01, what="a checkpoint: its directory is watched by now")
+    seen.touch()
     outcome = node.server.outcome(task)
     assert outcome["signal"] == 9
     assert steps_of(node, task)[-1] == 5

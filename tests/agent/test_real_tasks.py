@@ -162,7 +162,7 @@ def test_output_is_followed_while_the_task_runs(node: Node, headway_home: Path) 
     task = node.server.give(
         "job1/1/0", "sh", "-c", f"echo first; while [ ! -e {gate} ]; do sleep 0.02; done; echo second"
     )
-    wait_until(lambda: node.server.output(task) == b"first\n", every_s=0.01, limit_s=10)
+    wait_until(lambda: node.server.output(task) == b"first\n", every_s=0.01)
     gate.touch()
     node.server.outcome(task)
     assert node.server.output(task) == b"first\nsecond\n"

@@ -22,7 +22,7 @@ from headway_agent.wire import Home
 from tests.api.serving import TOKEN, Serving
 from tests.buckets import seaweed
 from tests.faults import FaultyProxy
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_pauses_grow_and_are_as_long_as_storage_asks_for(tmp_path: Path) -> None
 def test_an_address_that_ran_out_before_its_time_is_renewed(server: Serving, tmp_path: Path, url: str) -> None:
     """As where a clock is off, or a body was long on its way: the agent believes that it is still good."""
     storage = seaweed().open("expiring") if url == "bucket" else server.storage
-    with Serving(tmp_path / "unused", storage=storage, signed_url_s=1.0) as again:
+    with Serving(tmp_path / "unused", storage=storage, signed_url_s=3.0) as again:
         again.join()
         job = again.submit()
         again.start(f"{job}/1/0")
@@ -208,7 +208,7 @@ def test_a_store_that_misbehaves_loses_and_damages_nothing(tmp_path: Path, seed:
 
 def _refused(serving: Serving, link: Link) -> bool:
     at = urlsplit(link.origin or f"http://127.0.0.1:{serving.port}")
-    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=30)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=PATIENCE_S)
     connection.request("PUT", link.path, b"probe", link.headers)
     status = connection.getresponse().status
     connection.close()

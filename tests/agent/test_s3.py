@@ -96,7 +96,7 @@ def endpoint(headway_home: Path) -> Iterator[str]:
         return put(url, "bucket", "") == 200
 
     try:
-        wait_until(up, limit_s=60, every_s=0.5, what="the S3 server")
+        wait_until(up, every_s=0.5, what="the S3 server")
         yield url
     finally:
         assert server.stdin is not None
@@ -111,7 +111,7 @@ def put(url: str, path: str, content: str) -> int:
         headers = s3.signed(KEYS, "PUT", address, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()), {})
     request = urllib.request.Request(address, data=content.encode(), headers=headers, method="PUT")
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return int(answer.status)
     except OSError:
         return 0

@@ -24,7 +24,7 @@ from headway.storage.folder import FolderStorage
 from headway.storage.protocol import Storage
 from headway.store.memory import MemoryStore
 from headway.store.protocol import Store
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 TOKEN = "secret"
 
@@ -44,7 +44,8 @@ class Serving:
     ) -> None:
         self.store = store or MemoryStore()
         self.storage = storage or FolderStorage(folder)
-        self.settings = Settings(tick_every_s=0.1, **words)
+        # A test that plays a node may be slow at it.
+        self.settings = Settings(tick_every_s=0.1, **{"silent_after_s": 3600.0, "claim_within_s": 3600.0, **words})
         hub = Hub()
         pool = Pool("local", "local", nodes_min=1, lease_s=86400.0, price_per_hour=price)
         lead = self.store.take_lead("test", "", time.time(), 3600.0)
@@ -70,12 +71,12 @@ class Serving:
 
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
-        self._thread.join(timeout=20)
+        self._thread.join(timeout=PATIENCE_S)
         self.control.stop()
 
     # --- as a user ---
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         try:
             connection.request(method, path, data, {"Authorization": f"Bearer {TOKEN}", **(headers or {})})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.api.serving import Serving
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 LONG_S = 5  # The most that may be asked for; only an answer that waits in vain takes so long.
 
@@ -36,7 +36,7 @@ def test_the_node_is_told_to_ship_and_the_answer_has_what_it_shipped(tmp_path: P
         server.storage.put("logs/n1/1-1", b"line 0\n")
         piece = {"task": f"{job}/1/0", "rank": 0, "stream": "out", "start": 0, "end": 7}
         server.sync(logs=[{**piece, "key": "logs/n1/1-1", "key_offset": 0}])
-        ask.join(timeout=60)
+        ask.join(timeout=PATIENCE_S)
         assert sizes(answers[0]) == [7]
 
 

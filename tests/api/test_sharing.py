@@ -13,7 +13,7 @@ from headway.api.sharing import FRESH_S, KEPT_BYTES_MAX, Looks
 from headway.store.memory import MemoryStore
 from headway.store.protocol import LogRange
 from tests.api.serving import Serving
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 FOLLOWERS = 20
 
@@ -136,7 +136,7 @@ def test_followers_of_one_log_share_its_reads_and_each_gets_every_byte(tmp_path:
             wait_until(partial(all_have, read, at), what="the line at all followers")
         server.end(f"{job}/1/0")
         for each in followers:
-            each.result(timeout=30)
+            each.result(timeout=PATIENCE_S)
     assert all(bytes(mine) == b"".join(lines) for mine in read)
     assert not server.services.hub._log_waiters
     assert not server.services.hub.looks._kept

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.client.fake_server import FakeServer
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 HEADWAY = [sys.executable, "-m", "headway.cli.main"]
 
@@ -62,7 +62,7 @@ def test_ctrl_c_lets_go_and_says_how_to_come_back(fake: FakeServer) -> None:
     assert child.stdout
     assert child.stdout.readline() == "epoch 1\n"
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=PATIENCE_S)
     assert (child.returncode, out) == (130, "")
     assert "headway logs -f j1" in err
     assert "headway stop j1" in err
@@ -80,7 +80,7 @@ def test_a_second_ctrl_c_asks_the_job_to_stop(fake: FakeServer) -> None:
     while "press Ctrl-C again" not in child.stderr.readline():
         pass
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 130
     assert "was asked to stop" in err
     assert "POST /jobs/j1/stop" in fake.asked
@@ -94,7 +94,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(fake: FakeServer) -> None:
     os.close(write)
     os.read(read, 10)
     os.close(read)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=PATIENCE_S)
     assert (child.returncode, err) == (141, b"")
 
 
@@ -104,7 +104,7 @@ def test_a_job_that_waits_says_why(fake: FakeServer) -> None:
     assert child.stderr
     assert child.stderr.readline() == "headway: job j1 waits: needs 8 gpus; 1 node: lacks gpus\n"
     fake.change("j1", state="cancelled", ended_at=1.0, sentence="cancelled: the job was stopped on request")
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 103
     assert err == "headway: job j1 (train) cancelled: the job was stopped on request\n"
 
@@ -122,7 +122,7 @@ def test_following_goes_on_when_the_server_comes_back(fake: FakeServer) -> None:
     fake.restart()
     assert child.stdout.readline() == "2\n"
     fake.change("j1", state="succeeded", ended_at=1.0, exit_code=0, sentence="succeeded")
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=PATIENCE_S)
     assert (child.returncode, out) == (0, "")
 
 

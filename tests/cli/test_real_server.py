@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.living import HEADWAY, Living
-from tests.waiting import wait_until
+from tests.living import HEADWAY, PATIENT, Living
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -18,7 +19,8 @@ pytestmark = pytest.mark.real
 class Home(Living):
     def start(self, *words: str) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
-        return subprocess.Popen([*HEADWAY, *words], cwd=self.place, stdout=pipe, stderr=pipe, text=True)
+        env = {**PATIENT, **os.environ, **self.env}
+        return subprocess.Popen([*HEADWAY, *words], cwd=self.place, stdout=pipe, stderr=pipe, text=True, env=env)
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def test_how_jobs_end_is_told_by_exit_code_and_sentence(home: Home) -> None:
 def test_one_server_for_many_callers_at_once(home: Home) -> None:
     callers = [home.start("ps", "--json") for _ in range(6)]
     for caller in callers:
-        out, err = caller.communicate(timeout=120)
+        out, err = caller.communicate(timeout=PATIENCE_S)
         assert (caller.returncode, json.loads(out), err) == (0, {"jobs": []}, "")
     serving = [pid for pid in home.processes() if b"--foreground" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert serving == [home.server]
@@ -106,7 +108,7 @@ def test_a_follower_survives_the_servers_death_without_a_lost_or_doubled_line(ho
     assert home.run("server", "restart").returncode == 0
     for number in (2, 3):
         (home.place / f"go-{number}").touch()
-    out, err = follower.communicate(timeout=120)
+    out, err = follower.communicate(timeout=PATIENCE_S)
     assert (follower.returncode, out) == (0, "line 3\n"), err
     assert home.run("logs", "paced").stdout == "line 0\nline 1\nline 2\nline 3\n"
     assert json.loads(home.run("describe", "paced", "--json").stdout)["attempt"] == 1
@@ -121,7 +123,7 @@ def test_the_story_tells_of_an_attempt_that_lost_its_keeper(home: Home) -> None:
     mark = follower.stdout.readline()
     assert mark.startswith("── headway: attempt 2 on local-1, after: attempt 1 "), mark
     (home.place / "go-0").touch()
-    out, err = follower.communicate(timeout=120)
+    out, err = follower.communicate(timeout=PATIENCE_S)
     assert (follower.returncode, out) == (0, "attempt 2\nline 0\n"), err
     assert "succeeded with attempt 2" in err
     assert home.run("logs", "paced").stdout == "attempt 1\nline 0\n" + mark + out

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from headway.core.bundles import unpack
+from tests.waiting import wait_until
 
 TOKEN = "a-token"
 
@@ -53,7 +54,14 @@ class FakeServer:
         self.http.server_close()
 
     def restart(self) -> None:
-        self._start(self.port)
+        def begun() -> bool:
+            try:
+                self._start(self.port)
+            except OSError:
+                return False  # For a moment somebody else has the port.
+            return True
+
+        wait_until(begun, what="the port that it had before")
 
     def add(self, job: str, *, state: str = "running", attempt: int = 1, **more: Any) -> dict[str, Any]:
         now = time.time()

@@ -28,11 +28,11 @@ def ask() -> Iterator[Ask]:
 
         server = threading.Thread(target=serve, daemon=True)
         server.start()
-        wires.append(Wire(*listener.getsockname(), secure=False, connect_s_max=5.0))
+        wires.append(Wire(*listener.getsockname(), secure=False, connect_s_max=60.0))
         try:
-            return wires[-1].ask("GET", "/x", {"A": "b"}, None, 5.0)
+            return wires[-1].ask("GET", "/x", {"A": "b"}, None, 60.0)
         finally:
-            server.join(timeout=30)
+            server.join(timeout=60)
 
     yield asked
     for wire in wires:

@@ -149,7 +149,7 @@ def test_units_are_understood_by_systemd(tmp_path: Path) -> None:
         text = path.read_text().replace(PROGRAM, f"{Path(sys.executable).parent}/headway")
         (tmp_path / path.name).write_text(text)
     names = [str(tmp_path / path.name) for path in UNITS]
-    done = subprocess.run([program, "verify", "--man=no", *names], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([program, "verify", "--man=no", *names], capture_output=True, text=True, timeout=600)
     said = [line for line in done.stderr.splitlines() if "headway" in line]
     assert (done.returncode, said) == (0, []), done.stderr
 

@@ -12,7 +12,7 @@ from tests.living import Living
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
-INSTALL_AND_TRAIN_S = 240
+INSTALL_AND_TRAIN_S = 900
 SEED = "7"
 
 

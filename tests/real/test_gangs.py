@@ -43,7 +43,7 @@ assert f"/{node}/" in env["HEADWAY_CHECKPOINT_DIR"]
 print(f"rank {mine.value} local {env['LOCAL_RANK']} on {node} sum {total.value}\\n", end="", flush=True)
 if sys.argv[1:]:
     signal.signal(signal.SIGTERM, lambda *_: (print(f"told {mine.value}\\n", end="", flush=True), sys.exit(0)))
-    time.sleep(120)
+    time.sleep(1200)
 mpi.MPI_Finalize()
 """
 MPICH = """
@@ -149,7 +149,7 @@ def test_every_rank_knows_its_gang(nodes: Living) -> None:
 
 def test_the_first_failing_rank_is_named_with_its_node(nodes: Living) -> None:
     script = nodes.script(
-        "fail.py", "import os, time\nr = int(os.environ['RANK'])\ntime.sleep(60 if r != 2 else 0.2)\n1 / 0\n"
+        "fail.py", "import os, time\nr = int(os.environ['RANK'])\ntime.sleep(600 if r != 2 else 0.2)\n1 / 0\n"
     )
     job = nodes.submit("--nodes", "3", "--cpus", "0.5", "--grace", "1s", str(script))
     done = nodes.wait(job)
@@ -162,7 +162,7 @@ def test_the_first_failing_rank_is_named_with_its_node(nodes: Living) -> None:
 def test_a_real_mpirun_has_its_ranks_on_every_node_without_ssh(nodes: Living) -> None:
     have_open_mpi()
     nodes.script("sum.py", MPI)
-    words = ["--nodes", "3", "--ranks-per-node", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "2m"]
+    words = ["--nodes", "3", "--ranks-per-node", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "10m"]
     job = nodes.submit(*words, "--env", "PATH=/usr/bin:/bin", "--", "python3", "sum.py")
     done = nodes.wait(job)
     said = log_of(nodes, job, 1, 0, 0)
@@ -176,7 +176,7 @@ def test_a_real_mpirun_has_its_ranks_on_every_node_without_ssh(nodes: Living) ->
 def test_a_stop_reaches_the_ranks_of_mpirun_on_every_node(nodes: Living) -> None:
     have_open_mpi()
     nodes.script("sum.py", MPI)
-    words = ["--nodes", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "2m", "--grace", "20s"]
+    words = ["--nodes", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "10m", "--grace", "60s"]
     job = nodes.submit(*words, "--env", "PATH=/usr/bin:/bin", "--", "python3", "sum.py", "stay")
     wait_until(lambda: nodes.job(job)["state"] == "running", what="its start")
     wait_until(lambda: log_of(nodes, job, 1, 0, 0).count("sum 1") == 2, what="both ranks")
@@ -229,7 +229,7 @@ def test_a_thousand_ranks_per_node_are_refused() -> None:
 def test_torchrun_starts_the_ranks_of_every_node(nodes: Living) -> None:
     python = torch_python()
     script = nodes.script("train.py", TRAIN)
-    words = ["--nodes", "2", "--ranks-per-node", "2", "--cpus", "1", "--launcher", "torchrun", "--max-duration", "4m"]
+    words = ["--nodes", "2", "--ranks-per-node", "2", "--cpus", "1", "--launcher", "torchrun", "--max-duration", "14m"]
     job = nodes.submit(*words, "--", python, str(script), "4", "2", "0")
     done = nodes.wait(job)
     assert done["state"] == "succeeded", f"{done['sentence']}\n{nodes.log(job)}"
@@ -241,10 +241,10 @@ def test_torchrun_starts_the_ranks_of_every_node(nodes: Living) -> None:
 def test_a_node_dies_half_way_and_the_gang_goes_on_from_its_last_common_checkpoint(nodes: Living, size: int) -> None:
     python = torch_python()
     script = nodes.script("train.py", TRAIN)
-    words = ["--cpus", "1", "--max-duration", "6m", "--grace", "2s", "--nodes", str(size)]
+    words = ["--cpus", "1", "--max-duration", "14m", "--grace", "2s", "--nodes", str(size)]
     quiet = nodes.submit(*words, "-n", "quiet", "--", python, str(script), "30", "5", "0")
     job = nodes.submit(*words, "-n", "hit", "--after", "quiet", "--", python, str(script), "30", "5", "0.3")
-    wait_until(lambda: _committed(nodes, job) >= 5, what="a checkpoint of all nodes", limit_s=240)
+    wait_until(lambda: _committed(nodes, job) >= 5, what="a checkpoint of all nodes", limit_s=600)
     before = nodes.job(job)["attempts"][0]["tasks"]
     _kill_node(nodes, before[1]["node"])
     done = nodes.wait(job)

@@ -94,7 +94,7 @@ def test_a_quota_holds_back_and_a_hold_is_released(house: Living) -> None:
 
 def test_a_schedule_fires_by_itself(house: Living) -> None:
     house.ok("schedule", "create", "minutely", "--cron", "* * * * *", "--cpus", "0.1", "--", "echo", "tick")
-    found = wait_until(lambda: json.loads(house.ok("ps", "-a", "--json"))["jobs"], limit_s=90, what="its first job")
+    found = wait_until(lambda: json.loads(house.ok("ps", "-a", "--json"))["jobs"], what="its first job")
     assert found[0]["tags"] == {"schedule": "minutely"}
     assert house.wait(found[0]["id"])["state"] == "succeeded"
     house.ok("schedule", "rm", "minutely")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.living import HEADWAY, Living, start_of
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -186,7 +186,7 @@ def test_a_suspended_server_begins_every_lease_anew(living: Living) -> None:
         "HEADWAY_TICK_EVERY_S": "0.2",
         "HEADWAY_TICK_GAP_S": "1",
         "HEADWAY_LEASE_MARGIN_S": "0",
-        "HEADWAY_LOCAL_LEASE_S": "60",
+        "HEADWAY_LOCAL_LEASE_S": "600",
         "HEADWAY_SYNC_WAIT_S": "1",
     }
     paced = Paced(living, 300)
@@ -221,7 +221,7 @@ def test_closing_the_terminal_leaves_the_job_alone(living: Living) -> None:
         seen += os.read(main, 4096)
     os.close(main)
     follower.send_signal(signal.SIGHUP)
-    follower.wait(timeout=60)
+    follower.wait(timeout=PATIENCE_S)
     pace.write_text("50")
     job = living.wait("closed")
     assert (job["state"], job["attempt"]) == ("succeeded", 1)

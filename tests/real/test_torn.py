@@ -78,7 +78,7 @@ def test_a_server_killed_inside_a_commit_leaves_no_half_checkpoint(living: Livin
 def test_a_zombie_that_wakes_late_cannot_write(living: Living) -> None:
     living.env = {
         "HEADWAY_LOCAL_NODES": "2",
-        "HEADWAY_LOCAL_LEASE_S": "4",
+        "HEADWAY_LOCAL_LEASE_S": "12",  # It must not run out under a busy machine before the node is stopped.
         "HEADWAY_LEASE_MARGIN_S": "0.5",
         "HEADWAY_TICK_EVERY_S": "0.2",
         "HEADWAY_SILENT_AFTER_S": "2",

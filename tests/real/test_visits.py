@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.living import HEADWAY, Living
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -79,7 +79,7 @@ def test_visits_end_with_the_job_and_with_the_visitor(living: Living) -> None:
     wait_until(lambda: sleeping(other), what="the second visit")
     living.ok("stop", job, "--grace", "0")
     wait_until(lambda: not sleeping(other), what="the visit to end with its job")
-    out, err = stays.communicate(timeout=60)
+    out, err = stays.communicate(timeout=PATIENCE_S)
     assert stays.returncode != 0
     assert out == b"", "the shell did not go on to its next command"
     assert b"the job has ended here, and this visit with it" in err
@@ -97,7 +97,7 @@ def test_a_killed_agent_takes_its_visits_with_it_but_not_the_job(living: Living)
     wait_until(sleeping, what="the visit")
     before = living.agent
     living.kill(before)
-    visit.communicate(timeout=120)
+    visit.communicate(timeout=PATIENCE_S)
     assert visit.returncode != 0
     wait_until(lambda: not sleeping(), what="the new agent to end what the old one's visit had left")
     assert living.job(job)["state"] == "running"
@@ -142,7 +142,7 @@ def test_a_port_of_the_node_comes_to_this_machine(living: Living) -> None:
 
     def page() -> Any:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{near}/page.txt", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{near}/page.txt", timeout=60) as answer:
                 return answer.read()
         except OSError:
             return None
@@ -151,11 +151,11 @@ def test_a_port_of_the_node_comes_to_this_machine(living: Living) -> None:
         assert wait_until(page, what="the page") == (living.place / "page.txt").read_bytes()
     finally:
         tunnel.send_signal(signal.SIGINT)
-        assert tunnel.wait(30) == 0
+        assert tunnel.wait(PATIENCE_S) == 0
     other = subprocess.Popen(words, env={**os.environ, **living.env}, stderr=subprocess.PIPE)
     wait_until(page, what="the page again")
     living.ok("stop", job, "--grace", "0")
-    _, said = other.communicate(timeout=60)
+    _, said = other.communicate(timeout=PATIENCE_S)
     assert b"has ended, and the tunnel with it: cancelled" in said
     assert other.returncode == 103
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from tests.living import Living
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 SCRIPT = '''
 """The weights after step n depend on nothing but n. Saves by rename every few steps, and when it is told to end."""
@@ -134,7 +134,7 @@ class Training:
         asked = Request(
             f"{said['url']}/api/v1/events/page?job={self.job}&limit=1000", headers={"Authorization": f"Bearer {token}"}
         )
-        with urlopen(asked, timeout=60) as answer:
+        with urlopen(asked, timeout=PATIENCE_S) as answer:
             events = json.load(answer)["events"]
         found = [each for each in events if each["kind"] == "CheckpointCommitted"]
         return [(each["attempt"], each["data"]["step"], each["at"]) for each in found]

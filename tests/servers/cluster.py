@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from headway.client.sdk import Client
 from headway.core.errors import HeadwayError
 from tests.living import HEADWAY, Living, start_of
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 _numbers = itertools.count()
 TOKEN = "a-token-that-all-servers-share"
@@ -105,7 +105,7 @@ class OneServer:
         assert self.process is not None
         self.process.send_signal(sign)
         if sign in (signal.SIGKILL, signal.SIGTERM):
-            self.process.wait(60)
+            self.process.wait(PATIENCE_S)
 
 
 @dataclass
@@ -146,7 +146,7 @@ class Cluster:
         return {"HEADWAY_HOME": str(home), "HEADWAY_SERVER_URL": self.urls, "HEADWAY_TOKEN": TOKEN}
 
     @contextmanager
-    def client(self, *servers: OneServer, patience_s: float = 30.0) -> Iterator[Client]:
+    def client(self, *servers: OneServer, patience_s: float = 180.0) -> Iterator[Client]:
         env = self.env if not servers else {**self.env, "HEADWAY_SERVER_URL": ",".join(each.url for each in servers)}
         client = Client(env, patience_s=patience_s)
         try:

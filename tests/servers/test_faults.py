@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -16,11 +15,10 @@ from headway.storage.folder import FolderStorage
 from headway.store.protocol import JobFilter
 from headway.store.sql import SqlStore
 from tests.servers.cluster import Cluster, Postgres
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 JOBS = 500
 KILLS = 4
-LED_S_MAX = 30.0  # 5 s are promised on a quiet machine; bench/takeover.py measures it there.
 LINES = 3
 
 # A directory is made by one process only: whoever finds it there overlaps with another attempt of the same job.
@@ -32,21 +30,18 @@ rmdir "$0/$HEADWAY_JOB_ID.alive"
 """
 
 
-def kill_the_leader(cluster: Cluster, led: int) -> float:
-    """Kill who leads, start it again, and return how long nobody led. `led` terms have begun before."""
+def kill_the_leader(cluster: Cluster, led: int) -> None:
+    """Kill who leads, and start it again once another does. `led` terms have begun before."""
 
     def begun() -> int:
         return sum(each.log.count("server leads") for each in cluster.servers)
 
     wait_until(lambda: begun() > led, what="a leader")
     newest = max(cluster.servers, key=lambda each: _last_led(each.log))
-    killed_at = time.monotonic()
     newest.kill()
-    wait_until(lambda: begun() > led + 1, every_s=0.02, limit_s=LED_S_MAX, what="another leader")
-    took_s = time.monotonic() - killed_at
+    cluster.lead_of()
     newest.start()
     wait_until(newest.up, what="the killed server")
-    return took_s
 
 
 def _last_led(log: str) -> str:
@@ -68,13 +63,14 @@ def output_of(store: SqlStore, storage: FolderStorage, job: str) -> str:
 def test_every_job_ends_once_while_leaders_are_killed(cluster: Callable[..., Cluster], tmp_path: Path) -> None:
     several = cluster(3, local_nodes=4, local_cpus=4, local_memory_bytes="8GiB")
     job = {"command": ["bash", "-c", SCRIPT, str(tmp_path)], "name": "many", "resources": {"cpus": 1, "memory": "1MiB"}}
-    with several.client(patience_s=60) as client:
+    with several.client() as client:
         ids = client.submit_many([job] * JOBS)
-    took_s = [kill_the_leader(several, led) for led in range(KILLS)]
+    for led in range(KILLS):
+        kill_the_leader(several, led)
     store = SqlStore.open(several.store_url, migrating=False)
     try:
         done = JobFilter(frozenset({"queued", "starting", "running", "stopping"}))
-        wait_until(lambda: not store.page(done, None, 1), limit_s=240, every_s=0.5, what="the end of all jobs")
+        wait_until(lambda: not store.page(done, None, 1), limit_s=600, every_s=0.5, what="the end of all jobs")
         assert len(ids) == len(set(ids)) == JOBS
         assert {each.state for each in store.jobs(ids)} == {State.SUCCEEDED}
         assert {each.number for each in store.jobs(ids)} == {1}, "an attempt was made twice"
@@ -89,7 +85,6 @@ def test_every_job_ends_once_while_leaders_are_killed(cluster: Callable[..., Clu
         assert len(changes) >= KILLS + 1
     finally:
         store.close()
-    print("nobody led for (s):", [round(each, 1) for each in took_s])
 
 
 def test_nothing_acknowledged_is_lost_when_postgresql_is_restarted(
@@ -100,7 +95,7 @@ def test_nothing_acknowledged_is_lost_when_postgresql_is_restarted(
     acknowledged: list[str] = []
 
     def submit() -> None:
-        with several.client(patience_s=90) as client:
+        with several.client() as client:
             for _ in range(40):
                 acknowledged.append(client.submit({"command": ["bash", "-c", "echo one; sleep 0.3; echo two"]}).id)
 
@@ -109,10 +104,10 @@ def test_nothing_acknowledged_is_lost_when_postgresql_is_restarted(
     for much in (5, 20):
         wait_until(partial(lambda much: len(acknowledged) > much, much), what="submitted jobs")
         postgres.control("restart", "-m", "immediate")
-    submitting.join(120)
+    submitting.join(PATIENCE_S)
     assert len(acknowledged) == len(set(acknowledged)) == 40
-    with several.client(patience_s=60) as client:
-        ended = [client.wait(each, 120.0)[0] for each in acknowledged]
+    with several.client() as client:
+        ended = [client.wait(each, PATIENCE_S)[0] for each in acknowledged]
         assert {each["state"] for each in ended} == {"succeeded"}
         assert {len(each["attempts"]) for each in ended} == {1}
         assert client.jobs(limit=1000)[-1]["id"] == acknowledged[0], "a job that nobody was told of"
@@ -125,9 +120,9 @@ def test_nothing_acknowledged_is_lost_when_postgresql_is_restarted(
 
 
 def test_jobs_train_on_while_every_server_is_away(cluster: Callable[..., Cluster], tmp_path: Path) -> None:
-    # On a busy machine a server takes its time to start: the short lease leaves room for that.
-    away_s, lease_s = (600, 1800) if os.environ.get("HEADWAY_TEST_LONG") else (10, 120)
-    several = cluster(2, local_nodes=1, local_cpus=4, local_lease_s=lease_s)
+    # On a busy machine a server takes its time to start: the lease leaves room for that.
+    away_s = 600 if os.environ.get("HEADWAY_TEST_LONG") else 5
+    several = cluster(2, local_nodes=1, local_cpus=4, local_lease_s=1800)
     steps = away_s * 2 + 10
     note = f"echo $i > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/step"  # Whoever looks sees a whole number.
     training = f"for i in $(seq {steps}); do echo step $i; {note}; sleep 0.5; done"
@@ -139,16 +134,16 @@ def test_jobs_train_on_while_every_server_is_away(cluster: Callable[..., Cluster
         wait_until(lambda: both <= {each["id"] for each in client.jobs(state="running")}, what="the jobs to run")
     for server in several.servers:
         server.kill()
-    left_at, left_step = time.monotonic(), int((tmp_path / "step").read_text())
+    left_step = int((tmp_path / "step").read_text())
     (tmp_path / "away").touch()
-    wait_until(lambda: time.monotonic() - left_at > away_s, limit_s=away_s + 60, what="the servers' return")
-    assert int((tmp_path / "step").read_text()) > left_step + away_s
+    done = lambda: int((tmp_path / "step").read_text() or 0) >= min(steps, left_step + 2 * away_s)  # noqa: E731
+    wait_until(done, limit_s=away_s * 10 + PATIENCE_S, what="steps that are done while every server is away")
     for server in several.servers:
         server.start()
     for server in several.servers:
         wait_until(server.up, what="a server")
-    with several.client(patience_s=60) as client:
-        ended = {each: client.wait(each, 120.0)[0] for each in (long, short)}
+    with several.client() as client:
+        ended = {each: client.wait(each, PATIENCE_S)[0] for each in (long, short)}
     assert (ended[long]["state"], ended[short]["state"]) == ("succeeded", "failed")
     assert ended[short]["attempts"][0]["exit_code"] == 3
     tries = [(each["number"], each["cause"], each["detail"]) for job in ended.values() for each in job["attempts"]]

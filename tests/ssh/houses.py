@@ -14,7 +14,7 @@ from headway.engines.ssh_client import sockets_dir
 from headway.settings import home_from
 from tests.living import Living
 from tests.netlab import Host, Lab
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 LEASE_S = 900  # Far longer than a cut and the way back of a tunnel take, also on a busy machine.
 
@@ -32,7 +32,7 @@ class House(Living):
         (base / "config").mkdir()
         lines = [
             "local_nodes = 0", f'host = "{address}"', f"port = {_free_port(address)}", "look_every_s = 1",
-            "lease_margin_s = 1", "silent_after_s = 4", "log_flush_every_s = 0.3",
+            "lease_margin_s = 5", "silent_after_s = 4", "log_flush_every_s = 0.3",
         ]  # fmt: skip
         if address != "127.0.0.1":  # Only the lab's own switch carries what is said to it.
             lines += ['accounts = "on"', 'insecure_http = "on"']
@@ -59,7 +59,17 @@ class House(Living):
         return {node["id"]: node["state"] for node in json.loads(self.ok("nodes", "--json"))["nodes"]}
 
     def until_up(self, *nodes: str) -> None:
-        wait_until(lambda: all(self.nodes().get(node) == "up" for node in nodes), 90, 0.3, f"{nodes} to call home")
+        wait_until(
+            lambda: all(self.nodes().get(node) == "up" for node in nodes),
+            PATIENCE_S,
+            0.3,
+            f"{nodes} to call home",
+            self.story,
+        )
+
+    def story(self) -> str:
+        """What the nodes say, and the server's last words."""
+        return f"{self.nodes()}\n{(self.home / 'state/server.log').read_text()[-3000:]}"
 
     def node_dir(self, host: Host, pool: str) -> Path:
         return next((host.home / ".headway").glob(f"*/{pool}-{host.name}"))

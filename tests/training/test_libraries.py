@@ -145,12 +145,12 @@ def test_a_preempted_job_of_the_real_library_loses_no_step_and_ends_with_the_sam
     job = living.submit("--no-bundle", "--", python, str(SCRIPT), library, str(living.place))
     undisturbed = subprocess.run(
         [python, str(SCRIPT), library, str(living.place / "calm")],
-        cwd=living.place, env={**os.environ, "PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, timeout=300,
+        cwd=living.place, env={**os.environ, "PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert undisturbed.returncode == 0, undisturbed.stderr
     wait_until(
         lambda: json.loads(living.ok("checkpoints", job, "--json"))["checkpoints"],
-        limit_s=240,
+        limit_s=600,
         what=f"a checkpoint of {library}",
     )
     living.ok("preempt", job)
