@@ -14,13 +14,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from tests.waiting import wait_until
 
 SHARED_TMP = "HEADWAY_TEST_SHARED_TMP"  # Names the directory for what several runs at once must agree on: locks.
 WELL = b"well"  # The run says so when it ended by itself: then what is still ending has a moment for it.
 ENDING_S = 5.0
-SWEEP_S_MAX = 60.0
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def shared_tmp() -> Path:
@@ -36,10 +37,10 @@ class Guard:
         # Short: the path of a Unix socket below it may have 107 bytes at most.
         self.ground = Path(tempfile.mkdtemp(prefix="hwt-", dir=shared_tmp()))
         self.ground.chmod(0o755)  # PostgreSQL and Slurm may run as other users.
-        words = [sys.executable, "-I", "-S", __file__, str(self.ground)]
+        words = [sys.executable, "-S", "-m", "tests.leftovers", str(self.ground)]
         # In a session of its own: Ctrl-C is not meant for it.
         self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+            words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
         os.environ["TMPDIR"] = tempfile.tempdir = str(self.ground)
 
@@ -55,15 +56,12 @@ class Guard:
 
 def main(ground: str) -> None:
     well = sys.stdin.buffer.read() == WELL
-    give_up_at = time.monotonic() + (ENDING_S if well else 0.0)
-    while standing(ground) and time.monotonic() < give_up_at:
-        time.sleep(0.05)
-    for pid in standing(ground) if well else ():  # Else nobody is there to read it.
-        print(pid, words_of(pid), flush=True)
-    give_up_at = time.monotonic() + SWEEP_S_MAX
-    while (pids := standing(ground)) and time.monotonic() < give_up_at:
-        end(pids)
-        time.sleep(0.05)
+    try:
+        wait_until(lambda: not standing(ground), ENDING_S if well else 0.0)
+    except AssertionError:
+        for pid in standing(ground) if well else ():  # Else nobody is there to read it.
+            print(pid, words_of(pid), flush=True)
+    wait_until(lambda: not end(standing(ground)), what="the end of what the tests have left")
     for lab in Path(ground).glob("hwlab-*-*"):
         take_down(int(lab.name.split("-")[1]))
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
@@ -94,13 +92,15 @@ def words_of(pid: int) -> str:
         return "(gone)"
 
 
-def end(pids: list[int]) -> None:
+def end(pids: list[int]) -> list[int]:
+    """Kill all of these; returns them."""
     for pid in pids:
         for sign in (signal.SIGKILL, signal.SIGCONT):
             try:
                 os.kill(pid, sign)
             except OSError:
                 pass
+    return pids
 
 
 def take_down(number: int) -> None:
@@ -117,11 +117,8 @@ def remove_lab(number: int) -> None:
     """End all that runs in the lab of this number, and take it down."""
     listed = [line.split()[0] for line in _ip("netns", "list").splitlines() if line.strip()]
     ours = [name for name in listed if name == f"hw{number}sw" or name.startswith(f"hw{number}h")]
-    give_up_at = time.monotonic() + SWEEP_S_MAX
-    while pids := [int(pid) for name in ours for pid in _ip("netns", "pids", name).split()]:
-        end(pids)
-        assert time.monotonic() < give_up_at, f"in lab {number} there still are {[words_of(pid) for pid in pids]}"
-        time.sleep(0.05)
+    pids = lambda: [int(pid) for name in ours for pid in _ip("netns", "pids", name).split()]  # noqa: E731
+    wait_until(lambda: not end(pids()), what=f"the end of everything in lab {number}")
     for name in ours:
         _ip("netns", "del", name)
     _ip("link", "del", f"hw{number}c")
