@@ -189,7 +189,7 @@ def test_a_stop_reaches_the_ranks_of_mpirun_on_every_node(nodes: Living) -> None
 def test_mpich_works_as_well_and_a_rank_that_fails_elsewhere_ends_the_gang(nodes: Living) -> None:
     have_mpich()
     nodes.script("sum.py", MPICH)
-    words = ["--ranks-per-node", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "5m", "--grace", "20s"]
+    words = ["--ranks-per-node", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "10m", "--grace", "60s"]
     words += ["--env", "HEADWAY_MPIRUN=mpirun.mpich", "--env", "PATH=/usr/bin:/bin"]
     job = nodes.submit(*words, "--nodes", "3", "--", "python3", "sum.py", "sum")
     done = nodes.wait(job)
