@@ -234,6 +234,7 @@ class Server:
     app: Any
     me: Any
     url: str  # Where it listens.
+    found: Any  # What storage said of itself.
     addresses: Callable[[], tuple[str, ...]] = tuple
 
 
@@ -280,6 +281,14 @@ def open_storage(settings: Settings, home: Home) -> Storage:
     return ObjectStorage(place, settings.storage_endpoint, read_keys(settings.storage_key_file))
 
 
+def look_at_storage(store: Any, storage: Storage, settings: Settings, accept: bool = False) -> Any:
+    """What storage says of itself: see control/settling.py."""
+    from headway.control.settling import look
+
+    at = storage.local_dir() or " ".join(filter(None, (settings.storage_url, settings.storage_endpoint)))
+    return look(store, storage, at, new_id, accept, alone=not is_shared(settings))
+
+
 def read_keys(path: str) -> dict[str, str]:
     """The object store's keys: lines of NAME=value, as they would stand in the environment."""
     if not path:
@@ -299,7 +308,7 @@ def open_store(settings: Settings, home: Home) -> Any:
     return SqlStore.open(store_url(settings, home), migrating=not is_shared(settings))
 
 
-def assemble(resolved: Resolved, home: Home, url: str) -> Server:
+def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = False) -> Server:
     """Put together what every server has: store, storage, API."""
     from headway.api.app import create_app
     from headway.api.following import Standing
@@ -310,10 +319,12 @@ def assemble(resolved: Resolved, home: Home, url: str) -> Server:
 
     settings = resolved.settings
     store, storage, agent = open_store(settings, home), open_storage(settings, home), build()
+    found = look_at_storage(store, storage, settings, accept_storage)
     standing = Standing(leading=False)
     about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
     about["store"] = "postgresql" if is_shared(settings) else "sqlite"
     about["storage"] = "folder" if storage.local_dir() else settings.storage_url
+    about["storage_id"] = found.identity.id if found.identity else ""
     services = Services(
         settings, store, storage, Away(lambda: standing.leader), Hub(), read_token(home), agent.data, agent.version,
         new_id, time.time(), time.time, time.monotonic, about, standing, engines(),
@@ -323,7 +334,7 @@ def assemble(resolved: Resolved, home: Home, url: str) -> Server:
     place = storage.local_dir() or settings.storage_url
     advertised = settings.advertise_url or url
     me = ServerSeen(name, advertised, version(), socket.gethostname(), os.getpid(), place, time.time())
-    return Server(resolved, home, store, storage, agent, services, create_app(services), me, url)
+    return Server(resolved, home, store, storage, agent, services, create_app(services), me, url, found)
 
 
 def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure: Callable[[], bool]) -> Term:
@@ -338,6 +349,8 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
 
     settings, store, storage, services = server.resolved.settings, server.store, server.storage, server.services
     set_up(store, server.resolved, server.home, epoch)
+    place = server.found.settle(store, epoch)
+    told = {"mark": place.mark, "dir": storage.local_dir(), "copy": place.copy}
     housekeeping: list[Any] = []
     collecting: list[Any] = []
 
@@ -350,7 +363,7 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
             each.dropped(said.dropped)
 
     key, version_ = services.signer.key, server.agent.version
-    cycle = Cycle(store, settings, [], epoch, time.monotonic(), publish, version_, new_id, key, Aside())
+    cycle = Cycle(store, settings, [], epoch, time.monotonic(), publish, version_, new_id, key, Aside(), told)
     cycle.servers = server.addresses
     control = ControlThread(cycle, on_lost_lead, sure)
     performer = Performer(control, engine_maker(server))
@@ -481,8 +494,8 @@ class OneOfSeveral:
         services.standing.change(term is not None, leadership.leader)
 
 
-def serve(resolved: Resolved, home: Home) -> None:
-    """Run the server until SIGTERM or SIGINT."""
+def serve(resolved: Resolved, home: Home, accept_storage: bool = False) -> None:
+    """Run the server until SIGTERM or SIGINT. With `accept_storage` it takes whatever storage_url leads to."""
     settings = resolved.settings
     check_exposure(settings)
     if settings.ca_file:
@@ -498,7 +511,7 @@ def serve(resolved: Resolved, home: Home) -> None:
         for each in runner:
             each.should_exit = True
 
-    server = assemble(resolved, home, url)
+    server = assemble(resolved, home, url, accept_storage)
     runner.append(http_server(server.app, end, server.services.end_waiting, settings))
     role = OneOfSeveral(server) if is_shared(settings) else Alone(server, end)
     role.start()
@@ -512,55 +525,6 @@ def serve(resolved: Resolved, home: Home) -> None:
         server.store.close()
         os.close(lock)
         log.info("server ended", pid=os.getpid())
-
-
-def migrate(resolved: Resolved, home: Home) -> str:
-    """Bring the tables of the database to this version, and say which that is."""
-    from headway.store import schema
-    from headway.store.sql import SqlStore
-
-    if not is_shared(resolved.settings):
-        os.close(own_home(home))  # Nobody else may be at work on it.
-    SqlStore.open(store_url(resolved.settings, home)).close()
-    return schema.REVISION
-
-
-def back_up(resolved: Resolved, home: Home, to: Path) -> dict[str, Any]:
-    """Copy database and objects, while servers work on them or not."""
-    from headway.control import backup
-
-    store = open_store(resolved.settings, home)
-    try:
-        return backup.back_up(store, open_storage(resolved.settings, home), store.dump, to, time.time())
-    finally:
-        store.close()
-
-
-def restore(resolved: Resolved, home: Home, of: Path) -> dict[str, Any]:
-    """Fill an empty database and storage from a copy; what is missing in it is found before anything is written."""
-    from headway.control import backup
-    from headway.store.databases import Database
-    from headway.store.dumping import check_empty, load, rows_of
-    from headway.store.migrate import migrate as bring_to
-
-    note = backup.check(of)
-    named = backup.Named()
-    for table, row in rows_of(of / backup.TABLES):
-        named.saw(table, row)
-    gone = backup.missing(of, named)
-    if gone:
-        raise OperatorError(f"{of} lacks {len(gone)} objects that its tables name, such as {gone[0]}")
-    lock = own_home(home)
-    url = store_url(resolved.settings, home)
-    database = Database(url)
-    try:
-        check_empty(database)
-        objects = backup.put_back(of, open_storage(resolved.settings, home), named)
-        rows = load(database, of / backup.TABLES, note["revision"], lambda revision: bring_to(url, revision))
-    finally:
-        database.close()
-        os.close(lock)
-    return {"rows": sum(rows.values()), "jobs": rows.get("jobs", 0), "objects": objects, "from": note["at"]}
 
 
 def collect_seldom() -> None:

@@ -22,7 +22,6 @@ from headway_agent import (
     remote,
     shim,
     shipping,
-    storing,
     upgrading,
 )
 from headway_agent.couriers import Courier, Inbox
@@ -48,7 +47,6 @@ from headway_agent.decide import (
     PrepareFailed,
     Preparing,
     RankExited,
-    Salvage,
     Shipped,
     Spawned,
     State,
@@ -127,7 +125,7 @@ class Agent:
         self.site = preparing.Site(cache_dir, self.storage.stored, os.environ)
         self.preparations = preparing.Preparations(self.inbox)
         self.progressing = progressing.Progressing(
-            node_dir.task, self.storage.objects, self._checkpointer, lambda key: key in self.state.going
+            node_dir.task, self.storage, self._checkpointer, lambda key: key in self.state.going
         )
         self.site.restore, self.site.home = self.progressing.restore, self.home
         self.notice_asked = False
@@ -153,11 +151,11 @@ class Agent:
         self.shipped_all_at_s = 0.0
         self.more_to_ship = False
 
-    def _checkpointer(self, objects: storing.Objects, watcher: Watcher) -> Checkpointer:
+    def _checkpointer(self, watcher: Watcher) -> Checkpointer:
         from headway_agent.checkpointing import Checkpointer  # Here: only nodes that keep something need it.
 
         epoch, tell = self.state.agent_epoch, partial(self.inbox.put, self.happened)
-        return Checkpointer(objects, watcher, self.node_dir.task, epoch, tell, self.log)
+        return Checkpointer(self.storage.objects, watcher, self.node_dir.task, epoch, tell, self.log)
 
     # --- the loop ---
 
@@ -216,8 +214,6 @@ class Agent:
             if act.cause:
                 self.progressing.notice(act.task, act.cause, act.grace_s)
             self.link.stops.append([act.task, act.grace_s])
-        elif isinstance(act, Salvage):
-            self.progressing.salvage(act.task, act.end)
         elif isinstance(act, Forget):
             self.visits.end(act.task)
             self.progressing.forget(act.task)
@@ -228,6 +224,8 @@ class Agent:
             self._upgrade(act.version)
         elif isinstance(act, EndAgent):
             self.ended = act.reason
+        else:
+            self.progressing.perform(act)
 
     def _hear_notice(self) -> None:
         if self.notice_asked:
@@ -541,7 +539,7 @@ class Agent:
     def _ship_round(self, wanted: list[shipping.Wanted], key: str) -> shipping.Pack:
         pack = shipping.make_pack(wanted, key)
         if pack.pieces:
-            self.storage.put(key, b"".join(pack.pieces))
+            pack.storage = self.storage.put(key, b"".join(pack.pieces))
         return pack
 
     def _shipped(self, result: Any) -> None:
@@ -553,7 +551,7 @@ class Agent:
             self.ship_backoff_s = self.ship_at_s = 0.0
             self.happened(Troubled("logs", ""))
             if result.ranges:
-                self.happened(Shipped(result.ranges))
+                self.happened(Shipped(result.ranges, result.storage))
             for task, sizes in result.shrunk.items():
                 self.happened(OutputShrank(task, sizes))
             return

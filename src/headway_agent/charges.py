@@ -10,7 +10,8 @@ import json
 import os
 
 from headway_agent import completeness
-from headway_agent.completeness import Knowledge
+from headway_agent.completeness import Knowledge, Snapshot
+from headway_agent.moving import is_here
 from headway_agent.parts import Known
 from headway_agent.progressing import ASKED, write_whole
 
@@ -18,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping, Sequence
 
-    from headway_agent.completeness import Signature, Snapshot
+    from headway_agent.completeness import Signature, Tree
 
 KEPT = "kept.json"
 ARTIFACTS_EVERY_S = 30.0
@@ -37,6 +38,8 @@ class Charge:
         settle_s = float(keeping.get("settle_s") or completeness.SETTLE_S)
         self.knowledge = Knowledge(settle_s=settle_s, marker=str(keeping.get("marker") or ""))
         self.known = Known()
+        self.storage = ""  # The mark of the place in which those parts lie; see moving.py.
+        self.again = False  # What was kept last is to be kept again: storage is elsewhere.
         self.report: dict[str, Any] | None = None
         self._take_kept(_read(os.path.join(directory, KEPT)))
         self.outputs: list[str] = list(asked.get("outputs") or ())
@@ -84,14 +87,30 @@ class Charge:
 
     # --- memory on disk ---
 
-    def keep(self, snapshot: Snapshot, entries: list[dict[str, Any]], report: Mapping[str, Any]) -> None:
+    def known_in(self, mark: str) -> Known:
+        """The parts that lie in this storage place."""
+        if not is_here(self.storage, mark):
+            self.known, self.storage = Known(), mark
+        return self.known
+
+    def kept_last(self, tree: Tree) -> Snapshot | None:
+        """What was kept last, if all of it is still there as it was."""
+        files = {path: each[0] for path, each in self.knowledge.kept.items()}
+        if self.report is None or any(tree.get(path) != signature for path, signature in files.items()):
+            return None
+        metrics = self.report.get("metrics") or {}
+        return Snapshot(files, int(self.report["step"]), str(self.report["how"]), tuple(files), metrics)
+
+    def keep(self, snapshot: Snapshot, entries: list[dict[str, Any]], report: Mapping[str, Any], mark: str) -> None:
         """Take note of what is in storage now."""
+        self.storage, self.again = mark, False
         completeness.kept(self.knowledge, snapshot)
         files = {entry["path"]: (snapshot.files[entry["path"]], entry["parts"]) for entry in entries}
         self.known.take(files)
         self.report = dict(report)
         try:
-            write_kept(self.directory, snapshot.step, snapshot.how, files, self.report, sorted(self.knowledge.habits))
+            habits = sorted(self.knowledge.habits)
+            write_kept(self.directory, snapshot.step, snapshot.how, files, self.report, mark, habits)
         except OSError:
             pass  # A full disk of the node: it is in storage all the same; only an agent after us would not know it.
 
@@ -104,6 +123,7 @@ class Charge:
         completeness.restored(self.knowledge, tree, int(kept["step"]), kept["how"])
         self.report = kept["report"]
         self.knowledge.habits = set(kept.get("habits") or ())
+        self.storage = str(kept.get("storage", ""))
 
 
 def write_kept(
@@ -112,9 +132,10 @@ def write_kept(
     how: str,
     files: Mapping[str, tuple[Signature, Any]],
     report: Mapping[str, Any] | None,
+    mark: str,
     habits: Sequence[str] = (),
 ) -> None:
-    kept = {"step": step, "how": how, "files": files, "report": report, "habits": list(habits)}
+    kept = {"step": step, "how": how, "files": files, "report": report, "storage": mark, "habits": list(habits)}
     write_whole(os.path.join(directory, KEPT), kept)
 
 

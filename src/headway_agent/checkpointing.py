@@ -48,14 +48,14 @@ TROUBLE_CHARS_MAX = 400
 class Checkpointer:
     def __init__(
         self,
-        objects: Objects,
+        objects: Callable[[], Objects | None],
         watcher: Watcher,
         directory_of: Callable[[str], str],
         epoch: int,
         tell: Callable[[Fact], None],
         log: FactLog,
     ) -> None:
-        self.objects, self.watcher = objects, watcher
+        self._place, self.watcher = objects, watcher
         self._directory_of, self._epoch, self._tell, self._log = directory_of, epoch, tell, log
         self._charges: dict[str, Charge] = {}
         self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
@@ -81,6 +81,10 @@ class Checkpointer:
     def forget(self, key: str) -> None:
         self._ask(lambda: self._drop(key))
 
+    def keep_again(self, key: str, checkpoint: bool) -> None:
+        """What was stored of it lies where nobody looks."""
+        self._ask(lambda: self._again(key, checkpoint))
+
     def _ask(self, job: Callable[[], object]) -> None:
         self._jobs.put(job)
         self.wake()
@@ -99,8 +103,9 @@ class Checkpointer:
             charge = None
             try:
                 self._hear(self._pause_s())
-                charge = self._most_urgent()
-                if charge is not None:
+                objects, charge = self._place(), self._most_urgent()
+                if charge is not None and objects is not None:
+                    self.objects = objects  # One place for all that is done now, whatever is heard meanwhile.
                     self._attend(charge)
             except Exception as error:  # Whatever went wrong, the other tasks' files are still to be kept.
                 self._log.say("keeping failed", error=repr(error), where=traceback.format_exc()[-2000:])
@@ -117,6 +122,8 @@ class Checkpointer:
             pass  # Without the right to hurry again it is slower, but no less sure.
 
     def _pause_s(self) -> float | None:
+        if self._place() is None:
+            return None  # We are woken when the server has said where storage is.
         times = [at for at in (charge.due_s() for charge in self._charges.values()) if at is not None]
         return max(0.0, min(times) - boottime_s()) if times else None
 
@@ -173,7 +180,8 @@ class Checkpointer:
                 return None
             charge = self._charges[key] = Charge(key, directory, self._epoch)
             if charge.report is not None:
-                self._tell(CheckpointStored(key, charge.report))  # Perhaps the agent before us could not say it.
+                # Perhaps the agent before us could not say it.
+                self._tell(CheckpointStored(key, charge.report, charge.storage))
             charge.sdk_at_s = 0.0
             charge.artifacts_at_s = boottime_s() + charge.artifacts_every_s
         charge.polled = charge.polled or polled
@@ -188,11 +196,19 @@ class Checkpointer:
     def _ended(self, key: str, end: str) -> None:
         charge = self._take_up(key, False)
         if charge is None:
-            self._tell(Salvaged(key))
+            objects = self._place()
+            self._tell(Salvaged(key, objects.mark if objects is not None else ""))
             return
         charge.end = end
         charge.look_at_s = charge.artifacts_at_s = 0.0
         charge.backoff_s = 0.0
+
+    def _again(self, key: str, checkpoint: bool) -> None:
+        charge = self._take_up(key, False)
+        if charge is not None:
+            charge.again = charge.again or checkpoint
+            charge.artifacts.clear()
+            charge.look_at_s = charge.artifacts_at_s = 0.0
 
     def _drop(self, key: str) -> None:
         self._charges.pop(key, None)
@@ -221,7 +237,7 @@ class Checkpointer:
         if charge.artifacts_at_s is not None and charge.artifacts_at_s <= boottime_s():
             self._artifacts(charge)
         if charge.end and charge.look_at_s is None and charge.artifacts_at_s is None:
-            self._tell(Salvaged(charge.key))
+            self._tell(Salvaged(charge.key, self.objects.mark))
             charge.sdk_at_s = None
 
     def _events_drain(self) -> None:
@@ -235,6 +251,9 @@ class Checkpointer:
         snapshot = completeness.look(known, tree, boottime_s(), charge.end or completeness.ALIVE)
         self._trouble(f"left out {charge.key}", "; ".join(left_out))
         charge.look_at_s = None
+        if snapshot is None and charge.again:
+            snapshot = charge.kept_last(tree)
+            charge.again = snapshot is not None  # Else it is no longer as it was, and something newer comes.
         if snapshot is not None:
             self.hurries = bool(charge.end) or charge.noticed
             if self.hurries:
@@ -255,7 +274,8 @@ class Checkpointer:
         prefix, key = charge.next_names(snapshot.step)
         at = time.time()
         try:
-            entries, sent = send_files(self.objects, prefix, charge.checkpoints, snapshot.files, charge.known)
+            known = charge.known_in(self.objects.mark)
+            entries, sent = send_files(self.objects, prefix, charge.checkpoints, snapshot.files, known)
             manifest = charge.manifest(snapshot, entries, at)
             put(self.objects, key, sealed(json.dumps(manifest, separators=(",", ":")).encode()))
         except Changed as change:
@@ -281,8 +301,8 @@ class Checkpointer:
             "at": at,
         }
         report["metrics"] = dict(snapshot.metrics)
-        charge.keep(snapshot, entries, report)
-        self._tell(CheckpointStored(charge.key, report))
+        charge.keep(snapshot, entries, report, self.objects.mark)
+        self._tell(CheckpointStored(charge.key, report, self.objects.mark))
         self._trouble(f"checkpoints {charge.key}", "")
         took_s = round(boottime_s() - begin_s, 3)
         self._log.say("checkpoint stored", task=charge.key, step=snapshot.step, how=snapshot.how, sent=sent, s=took_s)
@@ -358,7 +378,7 @@ class Checkpointer:
                     raise
         self.objects.settle()
         charge.artifacts[name] = signature
-        self._tell(ArtifactStored(charge.key, told))
+        self._tell(ArtifactStored(charge.key, told, self.objects.mark))
 
 
 def _new_lines(charge: Charge, name: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ requests are made in telling.py, how an end is named stands in outcomes.py.
 
 from __future__ import annotations
 
-from headway_agent import progress
+from headway_agent import moving, progress
 from headway_agent.happenings import (
     Answered,
     ArtifactStored,
@@ -20,10 +20,12 @@ from headway_agent.happenings import (
     Held,
     Hold,
     HoldFailed,
+    KeepAgain,
     KeeperListed,
     Kept,
     Lease,
     LimitReached,
+    Move,
     NotAnswered,
     NoticeHeard,
     OutputShrank,
@@ -82,7 +84,7 @@ __all__ = [
     "Exit", "Stays", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
     "Preparing", "PrepareFailed", "LimitReached", "Dumped", "CheckpointBad", "CheckpointStored", "ArtifactStored",
     "Salvaged", "Stepped", "NoticeHeard", "Ticked",
-    "Hold", "Go", "Stop", "Salvage", "Forget", "Lease", "Upgrade", "EndAgent",
+    "Hold", "Go", "Stop", "Salvage", "Move", "KeepAgain", "Forget", "Lease", "Upgrade", "EndAgent",
     "NOT_BEGUN", "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
 ]  # fmt: skip
 
@@ -262,7 +264,7 @@ def _limit_reached(state: State, fact: LimitReached, now: float, acts: list[Act]
 
 
 def _dumped(state: State, fact: Dumped, now: float, acts: list[Act]) -> None:
-    if fact.task in state.tasks:
+    if fact.task in state.tasks and moving.is_here(fact.storage, state.storage):
         progress.dumped(state, fact)
 
 
@@ -287,6 +289,8 @@ def _all_shipped(task: Task) -> bool:
 
 
 def _shipped(state: State, fact: Shipped, now: float, acts: list[Act]) -> None:
+    if not moving.is_here(fact.storage, state.storage):
+        return  # Stored while storage moved away: it is shipped once more.
     for piece in fact.ranges:
         task = state.tasks.get(piece.task)
         stream = piece.slot
@@ -314,18 +318,26 @@ def _settle_drained(state: State, task: Task, now: float) -> None:
 
 
 def _checkpoint_stored(state: State, fact: CheckpointStored, now: float, acts: list[Act]) -> None:
-    if fact.task in state.tasks:
+    task = state.tasks.get(fact.task)
+    if task is not None and not moving.is_here(fact.storage, state.storage):
+        moving.store_again(state, task, True, now, acts)
+    elif task is not None:
         progress.checkpoint_stored(state, fact)
 
 
 def _artifact_stored(state: State, fact: ArtifactStored, now: float, acts: list[Act]) -> None:
-    if fact.task in state.tasks:
+    task = state.tasks.get(fact.task)
+    if task is not None and not moving.is_here(fact.storage, state.storage):
+        moving.store_again(state, task, False, now, acts)
+    elif task is not None:
         progress.artifact_stored(state, fact)
 
 
 def _salvaged(state: State, fact: Salvaged, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
-    if task is not None:
+    if task is not None and not moving.is_here(fact.storage, state.storage):
+        moving.store_again(state, task, True, now, acts)
+    elif task is not None:
         progress.of(state, fact.task).salvaging = False
         _settle_drained(state, task, now)
 
@@ -381,6 +393,7 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
         _say_again(state, flight, now)
         return
     state.said = reply.get("said", 0)
+    moving.heard(state, reply.get("storage"), now, acts)
     if flight.full:
         state.full_due = False
     if reply["leader_epoch"] != state.leader_epoch:

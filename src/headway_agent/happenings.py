@@ -137,6 +137,7 @@ class Dumped:
     what: str
     size: int = 0
     sha256: str = ""
+    storage: str = ""  # The mark of the place in which it is stored; see moving.py.
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,7 @@ class Range:
     end: int
     key: str
     key_offset: int
+    crc32: int | None = None
 
     @property
     def slot(self) -> str:
@@ -160,6 +162,7 @@ class Range:
 @dataclass(frozen=True)
 class Shipped:
     ranges: Sequence[Range]
+    storage: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,12 +179,14 @@ class CheckpointStored:
 
     task: str
     checkpoint: Mapping[str, Any]  # step, how, key, bytes, files, at, metrics
+    storage: str = ""
 
 
 @dataclass(frozen=True)
 class ArtifactStored:
     task: str
     artifact: Mapping[str, Any]  # path, size, sha256, keys, at
+    storage: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,6 +194,7 @@ class Salvaged:
     """All that could be kept of a task that is over is in storage."""
 
     task: str
+    storage: str = ""
 
 
 @dataclass(frozen=True)
@@ -277,6 +283,21 @@ class Salvage:
 
 
 @dataclass(frozen=True)
+class Move:
+    """From here on, what is stored goes where the server says that its storage is: `mark`, and `dir` on its host."""
+
+    storage: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class KeepAgain:
+    """What was last stored of this task's files lies where nobody looks: store it again."""
+
+    task: str
+    checkpoint: bool  # Also its newest checkpoint, not only its artifacts.
+
+
+@dataclass(frozen=True)
 class Forget:
     """Nobody wants to hear of it any more: end at once what is left of it, then remove its directory."""
 
@@ -302,7 +323,7 @@ class EndAgent:
 
 
 if TYPE_CHECKING:
-    Act = Union[Hold, Go, Stop, Salvage, Forget, Lease, Upgrade, EndAgent]
+    Act = Union[Hold, Go, Stop, Salvage, Move, KeepAgain, Forget, Lease, Upgrade, EndAgent]
     Fact = Union[
         KeeperListed,
         Held,

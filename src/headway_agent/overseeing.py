@@ -26,12 +26,15 @@ POLICIES_FILE = "log_policies.json"
 
 
 class Overseer:
-    """`storage` makes a store of its own for this thread; `post` hands a fact to the main loop."""
+    """`storage` makes a store of its own for this thread, which says where it put a thing.
+
+    `post` hands a fact to the main loop.
+    """
 
     def __init__(
         self,
         node_dir: NodeDir,
-        storage: Callable[[], Callable[[str, bytes], None]],
+        storage: Callable[[], Callable[[str, bytes], str]],
         post: Callable[[Fact], None],
         environ: Mapping[str, str],
     ) -> None:
@@ -77,11 +80,11 @@ class Overseer:
         job, attempt, index = watch.task.split("/")
         key = f"jobs/{job}/{attempt}/dumps/{index}-{verdict.what}.txt"
         try:
-            self._storage()(key, stacks)
+            mark = self._storage()(key, stacks)
         except Exception as error:  # Storage that is away must not keep a stalled task alive.
             self._post(Troubled(f"dump of {watch.task}", f"its stack dump could not be stored: {error}"))
             return
-        self._post(Dumped(watch.task, key, "stacks", len(stacks), hashlib.sha256(stacks).hexdigest()))
+        self._post(Dumped(watch.task, key, "stacks", len(stacks), hashlib.sha256(stacks).hexdigest(), mark))
 
 
 def has_policies(directory: str) -> bool:

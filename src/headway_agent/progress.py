@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping
+    from typing import Any, Callable, Mapping
 
     from headway_agent.decide import State
     from headway_agent.happenings import ArtifactStored, CheckpointBad, CheckpointStored, Dumped
@@ -64,14 +64,14 @@ def checkpoint_stored(state: State, fact: CheckpointStored) -> None:
     for key in same:
         if key not in mine.under_way:
             del mine.checkpoints[key]
-    mine.checkpoints[fact.checkpoint["key"]] = dict(fact.checkpoint, task=fact.task)
+    mine.checkpoints[fact.checkpoint["key"]] = dict(fact.checkpoint, task=fact.task, storage=fact.storage)
     _seen_step(mine, int(fact.checkpoint["step"]))
 
 
 def artifact_stored(state: State, fact: ArtifactStored) -> None:
     mine = of(state, fact.task)
     path = fact.artifact["path"]
-    mine.artifacts[path] = dict(fact.artifact, task=fact.task)
+    mine.artifacts[path] = dict(fact.artifact, task=fact.task, storage=fact.storage)
     mine.under_way.discard(path)  # What is under way is an older version of it.
 
 
@@ -81,6 +81,7 @@ def checkpoint_bad(state: State, fact: CheckpointBad) -> None:
 
 def dumped(state: State, fact: Dumped) -> None:
     said = {"task": fact.task, "key": fact.key, "what": fact.what, "size": fact.size, "sha256": fact.sha256}
+    said["storage"] = fact.storage
     of(state, fact.task).dumps.append(said)
 
 
@@ -90,6 +91,23 @@ def stepped(state: State, task: str, step: int) -> None:
 
 def _seen_step(mine: Progress, step: int) -> None:
     mine.step = step if mine.step is None else max(mine.step, step)
+
+
+def drop_stale(state: State, key: str, stale: Callable[[Mapping[str, Any]], bool]) -> set[str]:
+    """Drop what lies in another storage than the server's, also of calls under way. Returns what kinds there were."""
+    mine = state.progress[key]
+    found: set[str] = set()
+    for kind, entries in (("checkpoint", mine.checkpoints), ("artifact", mine.artifacts)):
+        for name in [name for name, entry in entries.items() if stale(entry)]:
+            del entries[name]
+            mine.under_way.discard(name)
+            found.add(kind)
+    mine.bad = []  # It was looked for elsewhere: the task is prepared again.
+    mine.dumps = [entry for entry in mine.dumps if not stale(entry)]
+    for flight in state.flights.values():
+        flight.progress.bad = [entry for entry in flight.progress.bad if entry["task"] != key]
+        flight.progress.dumps = [entry for entry in flight.progress.dumps if not stale(entry)]
+    return found
 
 
 # --- the end of a task ----------------------------------------------------------------------------------------------
@@ -129,7 +147,7 @@ def has_news(state: State, now: float) -> bool:
     """Whether there is something to say for which a sync of its own is worth it."""
     if state.notice_due:
         return True
-    if not state.progress:
+    if not state.progress or state.storage is None:
         return False
     if now >= state.say_again_s and any(_unsaid(mine) for mine in state.progress.values()):
         return True
@@ -161,7 +179,7 @@ def add_to(body: dict[str, Any], state: State, now: float) -> Told:
             state.progress[key].step_told = step
     checkpoints: list[Mapping[str, Any]] = []
     artifacts: list[Mapping[str, Any]] = []
-    for key, mine in state.progress.items():
+    for key, mine in state.progress.items() if state.storage is not None else ():
         fresh = [each for each in (*mine.checkpoints, *mine.artifacts) if each not in mine.under_way]
         fresh = [] if body["wait_s"] else fresh
         checkpoints += [mine.checkpoints[each] for each in fresh if each in mine.checkpoints]

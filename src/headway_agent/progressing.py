@@ -12,6 +12,7 @@ import time
 from collections import deque
 
 from headway_agent import preparing
+from headway_agent.happenings import KeepAgain, Move, Salvage
 from headway_agent.inotify import Watcher
 from headway_agent.nodedir import boottime_s
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Mapping
 
     from headway_agent.checkpointing import Checkpointer
-    from headway_agent.storing import Objects
+    from headway_agent.happenings import Act
+    from headway_agent.remote import Storage
 
 WATCH_AFTER_S = 0.1
 PLACES = ("checkpoints", "output", "sdk")
@@ -32,13 +34,12 @@ class Progressing:
     def __init__(
         self,
         directory_of: Callable[[str], str],
-        make_objects: Callable[[], Objects],
-        make_checkpointer: Callable[[Objects, Watcher], Checkpointer],
+        storage: Storage,
+        make_checkpointer: Callable[[Watcher], Checkpointer],
         going: Callable[[str], bool],
     ) -> None:
-        self._directory_of, self._make_objects, self._make = directory_of, make_objects, make_checkpointer
+        self._directory_of, self._storage, self._make = directory_of, storage, make_checkpointer
         self._going = going
-        self._objects: Objects | None = None
         self._thread: Checkpointer | None = None
         self._young: deque[tuple[float, str]] = deque()  # Tasks that began so lately that they are not watched yet.
         self._watched: set[str] = set()
@@ -46,15 +47,9 @@ class Progressing:
         self.watcher = Watcher()
 
     @property
-    def objects(self) -> Objects:
-        if self._objects is None:
-            self._objects = self._make_objects()
-        return self._objects
-
-    @property
     def thread(self) -> Checkpointer:
         if self._thread is None:
-            self._thread = self._make(self.objects, self.watcher)
+            self._thread = self._make(self.watcher)
         return self._thread
 
     @property
@@ -119,8 +114,16 @@ class Progressing:
             return True
         return any(_holds_something(f"{directory}/{place}") for place in PLACES)
 
-    def salvage(self, key: str, end: str) -> None:
-        self.thread.salvage(key, end)
+    def perform(self, act: Act) -> None:
+        """Do what concerns files that are kept."""
+        if isinstance(act, Salvage):
+            self.thread.salvage(act.task, act.end)
+        elif isinstance(act, KeepAgain):
+            self.thread.keep_again(act.task, act.checkpoint)
+        elif isinstance(act, Move):
+            self._storage.move(act.storage)
+            if self._thread is not None:
+                self._thread.wake()
 
     def forget(self, key: str) -> None:
         self._asked.discard(key)
@@ -149,16 +152,18 @@ class Progressing:
         """Fill the checkpoint directory before the task is claimed; a step of preparing.py."""
         from headway_agent import charges, restoring  # Here: an idle node need not carry them.
 
-        resume = work.duty["resume"]
+        resume, objects = work.duty["resume"], self._storage.objects()
+        if objects is None:
+            raise OSError("the server has not said yet where storage is")
         directory = f"{work.directory}/checkpoints"
         try:
-            manifest = restoring.restore(self.objects, resume["key"], directory, work.check)
+            manifest = restoring.restore(objects, resume["key"], directory, work.check)
         except restoring.Bad as problem:
             raise preparing.BadCheckpoint(resume["key"], str(problem)) from None
         tree = restoring.look(directory)
         parts = {file["path"]: file["parts"] for file in manifest["files"]}
         files = {path: (signature, parts.get(path, [])) for path, signature in tree.items()}
-        charges.write_kept(work.directory, int(resume["step"]), manifest["how"], files, None)
+        charges.write_kept(work.directory, int(resume["step"]), manifest["how"], files, None, objects.mark)
 
 
 def asked_of(duty: Mapping[str, Any], cwd: str) -> dict[str, Any]:

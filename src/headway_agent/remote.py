@@ -14,14 +14,14 @@ import time
 from headway_agent.nodedir import boottime_s
 from headway_agent.reading import Stored
 from headway_agent.shipping import store_in_folder
-from headway_agent.storing import Folder, Missing, StoreFailed, StoreRefused
+from headway_agent.storing import Folder, Missing, StoreFailed, StoreRefused, is_copy
 from headway_agent.wire import Connection, Home, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Sequence
+    from typing import Any, Callable, Mapping, Sequence
 
-    from headway_agent.storing import Objects, Piece
+    from headway_agent.storing import Piece
 
 TRIES = 7
 PAUSE_S_MIN, PAUSE_S_MAX = 0.2, 5.0
@@ -51,8 +51,8 @@ class Link:
 class Links:
     """Addresses that were handed out, kept while they are good."""
 
-    def __init__(self, home: Home, node: str) -> None:
-        self._node = node
+    def __init__(self, home: Home, node: str, mark: str = "") -> None:
+        self._node, self._mark = node, mark
         self._lock = threading.Lock()
         self._connection = Connection(home)
         self._known: dict[tuple[str, str], Link] = {}
@@ -92,6 +92,9 @@ class Links:
             self._connection.home.pointed_to(answer["leader"])
         if status >= 300 or "urls" not in answer:
             raise Unreachable(f"the server answered {status} when asked for addresses")
+        if str(answer.get("storage", self._mark)) != self._mark:
+            # What is stored there would be told of as stored here. The next sync says the same, and all begins anew.
+            raise StoreFailed("the server's storage is elsewhere by now")
         if len(self._known) > LINKS_MAX:
             self._known.clear()
         until_s = begin_s + float(answer["good_for_s"]) * GOOD_PART
@@ -117,9 +120,9 @@ class Remote:
     in_flight = 2
     nearby = False
 
-    def __init__(self, home: Home, node: str, pause: Callable[[float], None] = time.sleep) -> None:
-        self._home, self._pause = home, pause
-        self.links = Links(home, node)
+    def __init__(self, home: Home, node: str, mark: str = "", pause: Callable[[float], None] = time.sleep) -> None:
+        self._home, self._pause, self.mark = home, pause, mark
+        self.links = Links(home, node, mark)
         self._idle: dict[str, list[Connection]] = {}
         self._lock = threading.Lock()
         self.at_home = True  # Whether the last address was one of the server's.
@@ -297,24 +300,45 @@ def _said(answer: bytes) -> str:
 
 
 class Storage:
-    """Storage as this node reaches it: in its own folder on the server's host, else by signed addresses."""
+    """Storage as this node reaches it: in its own folder on the server's host, else by signed addresses.
 
-    def __init__(self, folder: str, home: Home, node: str) -> None:
-        self._folder = folder
-        self._remote = None if folder else Remote(home, node)
-        self._in_folder = store_in_folder(folder) if folder else None
-        self.stored = Stored(self.objects())
+    Where that is, the server says with its first reply, and again when it is elsewhere. Each place is an object of its
+    own, and all that is begun in one ends there: so whatever was stored is known to lie where its mark says.
+    """
 
-    def objects(self) -> Objects:
-        return self._remote if self._remote is not None else Folder(self._folder)
+    def __init__(self, nearby: str, home: Home, node: str) -> None:
+        self._nearby, self._home, self._node = nearby, home, node
+        self._place: Folder | Remote | None = None
+        self.stored = Stored(self._known)
 
-    def put(self, key: str, content: bytes) -> None:
-        """Store a pack of output whole."""
-        if self._in_folder is not None:
-            self._in_folder(key, content)
-            return
-        assert self._remote is not None
+    def move(self, told: Mapping[str, Any]) -> None:
+        """Go where the server says that its storage is."""
+        mark, copy = str(told.get("mark") or ""), str(told.get("copy") or "")
+        folder = str(told.get("dir") or "") if mark else self._nearby  # An older server names neither.
+        if folder and self._nearby and (not mark or is_copy(folder, mark, copy)):
+            self._place = Folder(folder, mark, copy)
+        else:
+            self._place = Remote(self._home, self._node, mark)
+
+    def objects(self) -> Folder | Remote | None:
+        """None before the server has said where it is."""
+        return self._place
+
+    def _known(self) -> Folder | Remote:
+        if self._place is None:
+            raise OSError("the server has not said yet where storage is")
+        return self._place
+
+    def put(self, key: str, content: bytes) -> str:
+        """Store a pack of output whole, and return the mark of the place in which it is."""
+        place = self._known()
         try:
-            self._remote.put(key, content)
+            if isinstance(place, Folder):
+                place.check()
+                store_in_folder(place.path)(key, content)
+                place.check()  # Once more: what is told of as stored is where the server will look for it.
+            else:
+                place.put(key, content)
         except StoreFailed as problem:
             raise OSError(str(problem)) from None
+        return place.mark

@@ -7,6 +7,7 @@ Knows how much to take from which file and how a pack is stored. When to ship an
 from __future__ import annotations
 
 import os
+import zlib
 
 from headway_agent import masking
 from headway_agent.happenings import Range
@@ -78,6 +79,7 @@ class Pack:
         self.ranges: list[Range] = []
         self.size = 0
         self.more = False  # Something was left for another round.
+        self.storage = ""  # The mark of the place in which it was stored.
         self.shrunk: dict[str, dict[str, int]] = {}  # By task: sizes, where files are shorter than they were.
 
     def add(self, wanted: Wanted) -> None:
@@ -101,9 +103,8 @@ class Pack:
                 self.shrunk.setdefault(wanted.task, dict(sizes))[slot] = start + len(piece)
             if piece:
                 rank, stream = slot.split("/")
-                self.ranges.append(
-                    Range(wanted.task, int(rank), stream, start, start + len(piece), self.key, self.size)
-                )
+                end, crc32 = start + len(piece), zlib.crc32(piece)
+                self.ranges.append(Range(wanted.task, int(rank), stream, start, end, self.key, self.size, crc32))
                 self.pieces.append(piece)
                 self.size += len(piece)
                 room -= len(piece)

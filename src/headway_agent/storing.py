@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         chunk_bytes: int
         in_flight: int
         nearby: bool
+        mark: str  # Of the storage place that it is; see moving.py.
 
         def draft(self) -> Draft: ...
         def settle(self) -> None: ...
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 
 DRAFTS = ".drafts"
+ID = "storage-id"  # The object by which a storage place is known again.
 
 
 class StoreFailed(Exception):
@@ -61,13 +63,19 @@ class Folder:
     in_flight = 1  # The disk is one.
     nearby = True
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, mark: str = "", copy: str = "") -> None:
+        self.path, self.mark, self._copy = path, mark, copy
         self._number = 0
         self._unsettled: set[str] = set()
         self._lock = threading.Lock()
 
+    def check(self) -> None:
+        """Raise StoreFailed when another folder stands in the place of this one: its disk may not be mounted."""
+        if self._copy and not is_copy(self.path, self.mark, self._copy):
+            raise StoreFailed(f"the storage folder {self.path}: another folder stands in its place; is it mounted?")
+
     def draft(self) -> FolderDraft:
+        self.check()
         with self._lock:
             self._number += 1
             name = f"{DRAFTS}/agent-{os.getpid()}-{id(self)}-{self._number}"
@@ -104,6 +112,7 @@ class Folder:
         """Make the names of all finished objects durable."""
         with self._lock:
             directories, self._unsettled = self._unsettled, set()
+        self.check()
         try:
             for directory in directories:
                 _sync(directory)
@@ -126,14 +135,29 @@ class Folder:
                 size = os.fstat(file.fileno()).st_size
                 content = bytearray(max(0, size - start if count is None else min(count, size - start)))
                 have = _read_into(file.fileno(), memoryview(content), start)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            raise Missing(f"storage has no object {key}") from None
         except OSError as error:
-            raise StoreFailed(_sentence(self.path, error)) from None
+            raise self._not_read(key, error) from None
         return bytes(content[:have]) if have < len(content) else bytes(content)
 
     def read_all(self, key: str) -> bytes:
         return self.read_some(key, 0, None)
+
+    def _not_read(self, key: str, error: OSError) -> Exception:
+        """Only what this very folder has not is missing. A disk that fails, or is not there, says nothing of it."""
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
+            return StoreFailed(_sentence(self.path, error))
+        self.check()
+        return Missing(f"storage has no object {key}")
+
+
+def is_copy(path: str, mark: str, copy: str) -> bool:
+    """Whether a folder is the very place that the server calls by this mark: its id, and the inode that holds it."""
+    try:
+        with open(os.path.join(path, ID), "rb") as file:
+            found = (file.read(200).decode("ascii", "replace").strip(), str(os.fstat(file.fileno()).st_ino))
+    except OSError:
+        return False
+    return found == (mark.rpartition(".")[0], copy)
 
 
 class FolderDraft:

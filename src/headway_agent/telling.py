@@ -135,6 +135,7 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
         "reports_digest": f"{state.reports_xor:016x}",
         "duties_digest": f"{state.duties_xor:016x}",
         "marks": True,
+        "storage": state.storage,  # Where all lies that this call tells of.
         "logs": [dict(vars(piece)) for piece in state.ranges],
         "wait_s": wait_s,
     }

@@ -41,7 +41,7 @@ def a_work(home: Path, task: str = "job1/1/0", environ: Mapping[str, str] = {}, 
     directory = home / "node/tasks" / task.replace("/", "-")
     directory.mkdir(parents=True, exist_ok=True)
     (home / "storage").mkdir(exist_ok=True)
-    site = Site(str(home / "cache"), Stored(Folder(str(home / "storage"))), dict(environ))
+    site = Site(str(home / "cache"), Stored(lambda: Folder(str(home / "storage"))), dict(environ))
     return Work({"task": task, "argv": ["true"], "progress": progress}, str(directory), site)
 
 

@@ -378,3 +378,25 @@ def test_a_new_leader_knows_where_to_go_on(played: Played) -> None:
     played.say(full=True, facts={"cpus": 8, "memory_bytes": 2**40})
     played.leader.tick()
     assert played.duty(f"{job}/2/0")["resume"]["step"] == 5
+
+
+def test_what_is_told_of_another_storage_is_not_taken_and_told_where_storage_is() -> None:
+    played = Played()
+    played.leader.cycle.storage = {"mark": "aaa.2", "dir": "", "copy": ""}
+    task = f"{played.start()}/1/0"
+    piece = {"task": task, "rank": 0, "stream": "out", "start": 0, "end": 4, "key": "logs/n1/1", "key_offset": 0}
+    ended = {"task": task, "phase": "ended", "outcome": {"exit_code": 0, "log_bytes": 4}}
+    files = {"checkpoints": [{"task": task, "step": 1, "key": f"jobs/{task[:-2]}/checkpoints/1.json"}]}
+    files["artifacts"] = [{"task": task, "path": "a", "size": 1, "sha256": "", "keys": [f"jobs/{task[:-2]}/output/a"]}]
+    for elsewhere in ({"storage": "aaa.1"}, {}):  # An older agent names no place, and means the first.
+        said = played.say(logs=[piece], reports=[ended], **files, **elsewhere)
+        assert said["safe"] == {task: {}}
+        assert not {"checkpoints_safe", "artifacts_safe"} & set(said)
+        assert ("storage" in said) == bool(elsewhere), "an older agent would only call again at once"
+        job = task.split("/")[0]
+        assert played.job(job).state is State.RUNNING
+        assert not any([played.store.logs(job), played.store.checkpoints(job), played.store.artifacts(job)])
+    said = played.say(logs=[piece], reports=[ended], storage="aaa.2", **files)
+    assert said["safe"] == {task: {"0/out": 4}}
+    assert said["checkpoints_safe"] == {task: [1]}
+    assert played.job(job).state is State.SUCCEEDED

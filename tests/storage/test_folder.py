@@ -98,3 +98,21 @@ def test_old_drafts_of_writers_that_ended_are_removed_and_young_ones_are_not(tmp
     FolderStorage(tmp_path)
     assert young.exists()
     assert not old.exists()
+
+
+def test_a_folder_that_another_stands_in_the_place_of_takes_nothing_and_denies_nothing(tmp_path: Path) -> None:
+    place, away = tmp_path / "mounted", tmp_path / "away"
+    storage = FolderStorage(place)
+    storage.identity("one")
+    storage.put("logs/one", b"x")
+    place.rename(away)  # As when the disk that was mounted there is gone, and only its mount point is left.
+    (place / folder.DRAFTS).mkdir(parents=True)
+    for act in (lambda: storage.put("logs/two", b"y"), lambda: storage.get("logs/one"), lambda: storage.size("a")):
+        with pytest.raises(Unavailable, match="is it mounted"):
+            act()
+    assert [path.name for path in place.iterdir()] == [folder.DRAFTS]
+    (place / folder.DRAFTS).rmdir()
+    place.rmdir()
+    away.rename(place)
+    assert storage.get("logs/one") == b"x"
+    storage.put("logs/two", b"y")

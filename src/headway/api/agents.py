@@ -77,6 +77,7 @@ def _handing_out(router: APIRouter, services: Services, reach: Reach) -> None:
             "good_for_s": addresses.good_for_s,
             "urls": dict(zip(allowed, given, strict=True)),
             "headers": storage.put_headers() if method == "PUT" else {},
+            "storage": services.control.cycle.storage.get("mark", ""),  # The place to which these lead.
         }
         return JSONResponse(answer)
 

@@ -32,8 +32,9 @@ def server() -> None:
 @click.option("--foreground", is_flag=True, help="Stay in this terminal, and log to it.")
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=int, help="Port to listen on; 0 takes a free one.")
+@click.option("--accept-storage", is_flag=True, help="Take what storage_url leads to for the objects' new home.")
 @output_options
-def start(output: Output, foreground: bool, host: str | None, port: int | None) -> int:
+def start(output: Output, foreground: bool, host: str | None, port: int | None, accept_storage: bool) -> int:
     """Start the server (commands that need it do that by themselves)."""
     flags = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     home = settings.home_from(os.environ)
@@ -47,11 +48,12 @@ def start(output: Output, foreground: bool, host: str | None, port: int | None) 
             )
         from headway.wiring import serve
 
-        serve(resolved, home)
+        serve(resolved, home, accept_storage)
         return exits.OK
     if running is None:
         env = {**os.environ, **{f"HEADWAY_{name.upper()}": str(value) for name, value in flags.items()}}
-        running = embedded.start(home, env, resolved.settings.auto_start_s_max, resolved.settings.ca_file)
+        words = ("--accept-storage",) if accept_storage else ()
+        running = embedded.start(home, env, resolved.settings.auto_start_s_max, resolved.settings.ca_file, words)
         output.say(f"the server is started; its log is {home.server_log}")
     else:
         output.say("the server runs already")
@@ -106,7 +108,7 @@ def migrate(output: Output) -> int:
 
     A server on SQLite does that by itself. Servers on PostgreSQL do not: stop all of them, make a backup, run this.
     """
-    from headway.wiring import migrate as bring
+    from headway.upkeep import migrate as bring
 
     at = bring(settings.load(os.environ), settings.home_from(os.environ))
     output.show({"layout": at}, lambda: f'the database has the layout "{at}"', lambda: [at])
@@ -118,7 +120,7 @@ def migrate(output: Output) -> int:
 @output_options
 def backup(output: Output, directory: Path) -> int:
     """Copy database and files into a new directory, all of one moment. Servers and jobs go on meanwhile."""
-    from headway.wiring import back_up
+    from headway.upkeep import back_up
 
     note = back_up(settings.load(os.environ), settings.home_from(os.environ), directory)
     output.show(
@@ -134,7 +136,7 @@ def backup(output: Output, directory: Path) -> int:
 @output_options
 def restore(output: Output, directory: Path) -> int:
     """Fill an empty database and storage from a backup, of SQLite or PostgreSQL alike. No server may run."""
-    from headway.wiring import restore as put_back
+    from headway.upkeep import restore as put_back
 
     done = put_back(settings.load(os.environ), settings.home_from(os.environ), directory)
     output.show(done, lambda: f"{done['jobs']} jobs and {done['objects']} objects are back", lambda: [str(directory)])
@@ -156,7 +158,7 @@ def _page(told: dict[str, Any], now: float) -> str:
         ("epoch", told.get("leader_epoch")),
         ("jobs", counted or "none"),
         ("store", told.get("store")),
-        ("storage", told.get("storage")),
+        ("storage", " ".join(filter(None, (told.get("storage"), told.get("storage_id"))))),
     ]
     lines = [f"{name + ':':<9} {value}" for name, value in facts if value not in (None, "")]
     lines += [f"trouble:  {sentence}" for sentence in told.get("troubles") or ()]
@@ -175,6 +177,8 @@ def happening(event: dict[str, Any], now: float) -> str:
         said += f", after {data['before']}" if data.get("before") else ""
     elif event["kind"] == "DatabaseBack":
         said = f"the database was away for {show_duration(data.get('away_s', 0))}, since {_clock(data['since'])}"
+    elif event["kind"] == "StorageChanged":
+        said = f"storage is {data.get('at')} now, not {data.get('before')}"
     else:
         said = " ".join([event["kind"], *(f"{name}={value}" for name, value in data.items())])
     return f"{_clock(event['at'])}, {show_duration(max(0.0, now - event['at']))} ago: {said}"

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -102,7 +102,9 @@ def process_start(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def start(home: Home, env: Mapping[str, str], wait_s_max: float, ca_file: str = "") -> Running:
+def start(
+    home: Home, env: Mapping[str, str], wait_s_max: float, ca_file: str = "", words: Sequence[str] = ()
+) -> Running:
     """Start the server in the background, wait until it answers, and say what its log says when it does not."""
     give_up_at = time.monotonic() + wait_s_max
     with _one_at_a_time(home, give_up_at):
@@ -110,7 +112,7 @@ def start(home: Home, env: Mapping[str, str], wait_s_max: float, ca_file: str = 
         if running is not None:
             return running
         log_from = _rotate(home.server_log)
-        child = _spawn(home, env)
+        child = _spawn(home, env, words)
         while time.monotonic() < give_up_at:
             running = read_running(home)
             if running is not None and healthy(running.url, ca_file=ca_file):
@@ -155,11 +157,11 @@ def stop(home: Home, wait_s_max: float = 30.0) -> Running | None:
     return running
 
 
-def _spawn(home: Home, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(home: Home, env: Mapping[str, str], words: Sequence[str]) -> subprocess.Popen[bytes]:
     import subprocess
 
     # -v: what goes wrong in it belongs in its log in full.
-    command = [sys.executable, "-m", "headway.cli.main", "server", "start", "--foreground", "-v"]
+    command = [sys.executable, "-m", "headway.cli.main", "server", "start", "--foreground", "-v", *words]
     with open(home.server_log, "ab") as log:
         # From "/", so that it holds no directory of the caller and imports nothing from there.
         child = subprocess.Popen(

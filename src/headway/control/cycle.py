@@ -29,6 +29,7 @@ from headway.core.events import Event
 from headway.core.lifecycle import ClaimOverdue, StopDecided
 from headway.core.model import Cause, Job, JobId, NodeId, Pool, State
 from headway.core.orders import is_ordered, order_of
+from headway.core.places import is_here
 from headway.core.scheduler import View
 from headway.core.units import show_duration
 from headway.settings import Settings
@@ -73,8 +74,10 @@ class Cycle:
         new_id: NewId | None = None,
         secret: bytes = b"",
         elsewhere: Callable[[Callable[[], None]], None] = at_once,
+        storage: Mapping[str, str] | None = None,
     ) -> None:
         self.secret = secret
+        self.storage = dict(storage or {})  # What nodes are told of it: its mark, and where it is on this host.
         self.elsewhere = elsewhere  # Where forecasts are made.
         self.store = store
         self.settings = settings
@@ -228,7 +231,8 @@ class Cycle:
         if session.silent:
             session.silent = False
             self._reopen(session.node)
-        return Sync(body, session, current=body.get("leader_epoch") == self.epoch)
+        here = is_here(str(body.get("storage") or ""), self.storage.get("mark", ""))
+        return Sync(body, session, current=body.get("leader_epoch") == self.epoch, here=here)
 
     def reply(self, sync: Sync, now: float, mono: float, deliver: Callable[[Reply], None]) -> None:
         """Answer a sync that was saved: at once when there is news or no patience, else when there is something."""
@@ -242,7 +246,10 @@ class Cycle:
         news = (
             full or resend or other_leader or said["duties"] or said["gone"] or body.get("logs") or body.get("reports")
         ) or said.get("visits")
-        if not progress.WORDS.isdisjoint(body):
+        if "storage" in body and body["storage"] != self.storage.get("mark", ""):
+            said["storage"] = dict(self.storage)
+            news = True
+        if sync.here and not progress.WORDS.isdisjoint(body):
             stored = progress.answer(body)
             said |= stored
             news = news or stored

@@ -43,10 +43,13 @@ class Sync:
     body: Mapping[str, Any]
     session: Session
     current: bool = True  # It was made after this leader had answered, so all that overtook it is known here.
+    here: bool = True  # What it tells of lies in the storage place of this server: see core/places.py.
 
     def apply(self, desk: Desk) -> None:
         body, session = self.body, self.session
         _meet(desk, session, body)
+        if not self.here:
+            body = without_stored(body)
         # Output first: the report that ends a task comes in the same call as its last bytes.
         ranges = [read_range(raw, desk.now) for raw in body.get("logs", ())]
         ranges = [piece for piece in ranges if _ran_there(desk, piece, session.node)]
@@ -71,6 +74,8 @@ class Sync:
         job_id, attempt, index = split_key(key)
         if phase not in UNCOUNTED:
             self.session.report(key, phase)
+        if not self.here and phase in HANG_ON_STORAGE:
+            return
         job = desk.book.jobs.get(job_id)
         if job is None or job.number != attempt or not _is_there(job.attempt, index, self.session.node):
             return
@@ -110,6 +115,17 @@ class Sync:
 
 UNCOUNTED = frozenset({"refused", "preparing", "failed_prepare"})
 """Phases that are not in the digest of reports: they come before the claim, or instead of it."""
+
+HANG_ON_STORAGE = frozenset({"ended", "failed_prepare"})
+"""Phases that say: all that it wrote is in storage, or: storage has not what it needs."""
+
+_STORED = frozenset({"logs", "checkpoints", "artifacts", "dumps", "bad_checkpoints"})
+
+
+def without_stored(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What a call says beside what it tells of storage. Its agent hears where storage is now, and tells it anew."""
+    return {word: said for word, said in body.items() if word not in _STORED}
+
 
 _ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
@@ -235,4 +251,7 @@ def read_range(raw: Mapping[str, Any], now: float) -> LogRange:
     if not 0 <= start < end or offset < 0:
         raise BadInput(f"log range {start} to {end} of {raw['task']} is empty or negative")
     key = check_key(str(raw["key"]))
-    return LogRange(job, attempt, task, int(raw["rank"]), str(raw["stream"])[:8], start, end, key, offset, now)
+    crc32 = None if raw.get("crc32") is None else int(raw["crc32"])
+    if crc32 is not None and not 0 <= crc32 < 2**32:
+        raise BadInput(f"log range {start} to {end} of {raw['task']}: {crc32} is no CRC-32")
+    return LogRange(job, attempt, task, int(raw["rank"]), str(raw["stream"])[:8], start, end, key, offset, now, crc32)

@@ -38,6 +38,7 @@ class Agent:
         self._resting = False
         self._shipping = False
         self._packs = 0
+        self._mark: str | None = None  # Of the storage that it puts things into, once it was told.
         self._facts: deque[agent.Fact] = deque()
         self._deciding = False
         machine.after(self.world.between(0.05, 0.3), self._connect)
@@ -127,6 +128,10 @@ class Agent:
             self._order("forget", act.task)
         elif isinstance(act, agent.Salvage):
             self.machine.after(self.world.between(0.02, 0.5), self._salvage, act.task)
+        elif isinstance(act, agent.Move):
+            self._mark = str(act.storage["mark"])
+        elif isinstance(act, agent.KeepAgain):
+            self._keep_again(act.task, act.checkpoint)
         elif isinstance(act, agent.Lease):
             self._order("lease", act.deadline_s, act.granted_s)
         elif isinstance(act, agent.EndAgent):
@@ -226,7 +231,13 @@ class Agent:
         """As the real one does with what an agent before it has kept: perhaps that one could not say it."""
         saved = self.machine.disk.saved.get(key)
         if saved is not None and saved.report is not None and self.alive:
-            self._take(agent.CheckpointStored(key, saved.report))
+            self._take(agent.CheckpointStored(key, saved.report, saved.storage))
+            self.saw_saved(key)
+
+    def _keep_again(self, key: str, checkpoint: bool) -> None:
+        saved = self.machine.disk.saved.get(key)
+        if saved is not None and checkpoint and saved.report is not None:
+            saved.stored = saved.restored
             self.saw_saved(key)
 
     def _store(self, key: str) -> bool:
@@ -234,24 +245,26 @@ class Agent:
         saved = self.machine.disk.saved.get(key)
         if not self.alive or saved is None or saved.newest <= saved.stored:
             return True
+        if self._mark is None:
+            return False
         job, attempt, index = key.split("/")
         self._packs += 1
         name = f"jobs/{job}/{attempt}/checkpoints/{saved.newest}-{index}-{self.epoch}.{self._packs}.json"
         try:
-            self.simulation.storage.put(name, {0: (key, -1, saved.newest, saved.newest)})
+            self.simulation.storage.put(name, {0: (key, -1, saved.newest, saved.newest)}, self._mark)
         except StorageBroken:
             self._take_trouble("storage is full")
             return False
-        saved.stored = saved.newest
+        saved.stored, saved.storage = saved.newest, self._mark
         saved.report = {"step": saved.newest, "how": "renamed", "key": name, "bytes": 1, "files": 1, "at": 0.0}
-        self._take(agent.CheckpointStored(key, saved.report))
+        self._take(agent.CheckpointStored(key, saved.report, self._mark))
         return True
 
     def _salvage(self, key: str) -> None:
         if not self.alive:
             return
         if self._store(key):
-            self._take(agent.Salvaged(key))
+            self._take(agent.Salvaged(key, self._mark or ""))
         else:
             self.machine.after(1.0, self._salvage, key)
 
@@ -268,7 +281,7 @@ class Agent:
             self.machine.after(FLUSH_EVERY_S, self._flush)
 
     def _ship(self) -> None:
-        if self._shipping:
+        if self._shipping or self._mark is None:
             return
         ranges: list[agent.Range] = []
         pieces: dict[int, Piece] = {}
@@ -288,19 +301,19 @@ class Agent:
         if ranges:
             self._packs += 1
             self._shipping = True
-            self.machine.after(self.world.between(0.002, 0.05), self._put, key, pieces, ranges)
+            self.machine.after(self.world.between(0.002, 0.05), self._put, key, pieces, ranges, self._mark)
 
-    def _put(self, key: str, pieces: dict[int, Piece], ranges: list[agent.Range]) -> None:
+    def _put(self, key: str, pieces: dict[int, Piece], ranges: list[agent.Range], mark: str) -> None:
         if not self.alive:
             return
         self._shipping = False
         try:
-            self.simulation.storage.put(key, pieces)
+            self.simulation.storage.put(key, pieces, mark)
         except StorageBroken:
             self._take_trouble("storage is full")
             return
         self._take_trouble("")
-        self._take(agent.Shipped(ranges))
+        self._take(agent.Shipped(ranges, mark))
 
     def _take_trouble(self, detail: str) -> None:
         if self.state.troubles.get("storage", "") != detail:

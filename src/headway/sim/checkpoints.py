@@ -30,6 +30,7 @@ class Saved:
     steps: list[int] = field(default_factory=list)
     stored: int = 0
     report: Mapping[str, Any] | None = None
+    storage: str = ""  # The mark of the place in which that is.
 
     @property
     def newest(self) -> int:

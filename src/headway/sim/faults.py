@@ -41,6 +41,7 @@ class Faults:
     clock_jumps_per_hour: float = 0.0
     store_fills_per_hour: float = 0.0
     storage_fails_per_hour: float = 0.0
+    storage_moves_per_hour: float = 0.0
 
     def stop(self) -> None:
         for each in fields(self):
@@ -75,6 +76,9 @@ MOST: dict[str, float] = {
 }
 
 
+MOVES_MOST = 60.0
+
+
 def draw(chance: Random) -> Faults:
     """A mix of its own for each seed: each kind is on or off, and when on, anything between rare and often."""
     faults = Faults()
@@ -82,6 +86,10 @@ def draw(chance: Random) -> Faults:
     for name, most in MOST.items():
         if chance.random() < share:
             setattr(faults, name, most * 10 ** chance.uniform(-1.5, 0.0))
+    # From a source of its own, which came later: so the seeds of before meet the weather of before.
+    own = Random(repr(faults))
+    if own.random() < share / 2:
+        faults.storage_moves_per_hour = MOVES_MOST * 10 ** own.uniform(-1.5, 0.0)
     return faults
 
 
@@ -93,7 +101,7 @@ class Weather:
         self.world = simulation.world
         self.faults = simulation.faults
         self.clear = False
-        for name in MOST:
+        for name in (*MOST, "storage_moves_per_hour"):
             if name.endswith("_per_hour") and getattr(self.faults, name):
                 self._next(name)
 
@@ -185,6 +193,12 @@ class Weather:
 
     def _storage_mends(self) -> None:
         self.simulation.storage.broken = False
+
+    def _storage_moves(self) -> None:
+        """Its operator stops the server, copies everything elsewhere, and lets it start with the new place."""
+        self.simulation.server.crash("its storage moves")
+        self.simulation.storage.move()
+        self.world.tell("server", f"storage is {self.simulation.storage.mark} now")
 
     def _a_machine(self) -> Machine:
         machines = self.simulation.machines

@@ -24,7 +24,7 @@ from headway.core.model import State, split_key, task_key
 from headway.sim.run import Result, run_seed
 from headway.store.memory import MemoryStore
 from headway_agent import decide as decisions
-from headway_agent import keeping
+from headway_agent import keeping, moving
 
 Plant = Callable[[], Iterator[None]]
 PLANTS: dict[str, tuple[Plant, dict[str, float]]] = {}
@@ -291,4 +291,22 @@ def _oldest() -> Iterator[None]:
 @plant("an end is told before the last checkpoint is committed", lost=0.2, storage_fails_per_hour=60.0)
 def _no_salvage() -> Iterator[None]:
     with _put(vars(decisions)["progress"], "settled", lambda *_: True):
+        yield
+
+
+@plant("the server takes what a node stored in the place of before", storage_moves_per_hour=60.0)
+def _any_place() -> Iterator[None]:
+    with _put(cycle, "is_here", lambda told, here: True):
+        yield
+
+
+@plant("an agent tells of what it stored before storage moved", storage_moves_per_hour=60.0)
+def _tells_of_the_old_place() -> Iterator[None]:
+    with _put(moving, "_drop_ranges", lambda state, now: None):
+        yield
+
+
+@plant("an end is taken though its output lies in the place of before", storage_moves_per_hour=120.0)
+def _end_without_its_output() -> Iterator[None]:
+    with _put(syncing, "HANG_ON_STORAGE", frozenset()):
         yield

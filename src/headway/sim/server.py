@@ -80,7 +80,10 @@ class Server:
         assert lead is not None
         self._inbox = []
         self._clock = SteadyClock(self.wall, lambda: self.world.now)
-        self.cycle = Cycle(store, simulation.settings, [simulation.pool], lead.epoch, self.mono(), _ignore)
+        self.cycle = Cycle(
+            store, simulation.settings, [simulation.pool], lead.epoch, self.mono(), _ignore,
+            storage={"mark": simulation.storage.mark},
+        )  # fmt: skip
         simulation.oracle.listening_since = self.mono()
         self.world.tell("server", f"started with epoch {lead.epoch}")
         self.world.after(simulation.settings.tick_every_s, self._tick, self.cycle)

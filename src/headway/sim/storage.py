@@ -1,5 +1,6 @@
 """Simulated object storage: it keeps which bytes of whose output lie where, and fails for a while when told to.
 
+It may move: everything is copied to another place, and the old one goes on taking what is put there, for nobody.
 Output is never made byte by byte: a piece is its name and its range, which is all that the oracle compares.
 """
 
@@ -18,9 +19,22 @@ class StorageBroken(Exception):
 class SimStorage:
     objects: dict[str, dict[int, Piece]] = field(default_factory=dict)  # Key -> offset in the object -> piece.
     broken: bool = False
+    turn: int = 1
+    left: dict[str, dict[str, dict[int, Piece]]] = field(default_factory=dict)  # By mark: the places of before.
 
-    def put(self, key: str, pieces: dict[int, Piece]) -> None:
+    @property
+    def mark(self) -> str:
+        return f"sim.{self.turn}"
+
+    def put(self, key: str, pieces: dict[int, Piece], mark: str) -> None:
+        """Put an object into the place that somebody believes to be this storage."""
         if self.broken:
             raise StorageBroken
-        assert key not in self.objects, f"{key} was written twice"
-        self.objects[key] = pieces
+        objects = self.objects if mark == self.mark else self.left[mark]
+        assert key not in objects, f"{key} was written twice"
+        objects[key] = pieces
+
+    def move(self) -> None:
+        self.left[self.mark] = self.objects
+        self.objects = dict(self.objects)
+        self.turn += 1

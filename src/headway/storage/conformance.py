@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import BadInput, NotFound
-from headway.storage.protocol import Storage, WrongContent
+from headway.core.places import Identity
+from headway.storage.protocol import ID_KEY, Storage, WrongContent
 
 BAD_KEYS = {
     "empty": "",
@@ -222,6 +223,25 @@ class StorageConformance:
         assert _call("PUT", puts[0], b"cantent", headers)[0] == 400
         assert storage.size("sum") is None
         assert _call("PUT", puts[0], b"content", headers)[0] < 300
+
+    def test_a_storage_has_one_id_however_many_give_it_one_and_it_is_found_again(
+        self, storage: Storage, tmp_path: Path
+    ) -> None:
+        assert storage.identity() is None
+        found: list[Identity | None] = []
+        threads = [
+            threading.Thread(target=lambda name=f"id-{number}": found.append(storage.identity(name)))
+            for number in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(set(found)) == 1, found
+        assert found[0] is not None
+        assert found[0].id.startswith("id-")
+        assert self.open_storage(tmp_path).identity("another") == found[0]
+        assert storage.get(ID_KEY).decode() == found[0].id
 
     def test_a_storage_that_is_opened_anew_has_everything(self, storage: Storage, tmp_path: Path) -> None:
         storage.put("a/b", b"x")

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import IO
 
 from headway.core.errors import NotFound, Unavailable
-from headway.storage.protocol import Kept, Storage, WrongContent, check_key
+from headway.core.places import Identity
+from headway.storage.protocol import ID_KEY, Kept, Storage, WrongContent, check_key
 
 # Half-written objects. No key begins with a dot, so nobody can ask for one.
 DRAFTS = ".drafts"
@@ -30,6 +31,7 @@ class FolderStorage:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.trouble = ""
         self._root = Path(root).absolute()
+        self._identity: Identity | None = None  # As it was when it was last asked for.
         with self._saying("be opened"):
             self._make_dir(self._root / DRAFTS)
             self._drop_old_drafts()
@@ -37,6 +39,7 @@ class FolderStorage:
     def put(self, key: str, data: bytes) -> None:
         path = self._root / check_key(key)
         with self._saying(f"take {key}"):
+            self._check_itself()
             self._make_dir(path.parent)
             draft = self._draft(data)
             try:
@@ -50,6 +53,7 @@ class FolderStorage:
     def put_file(self, key: str, path: str) -> None:
         place = self._root / check_key(key)
         with self._saying(f"take {key}"):
+            self._check_itself()
             self._make_dir(place.parent)
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
@@ -72,15 +76,19 @@ class FolderStorage:
                     file.seek(start)
                     return file.read() if end is None else file.read(max(0, end - start))
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                self._check_itself()
                 raise NotFound(f'storage has no object "{key}"') from None
 
     def size(self, key: str) -> int | None:
         path = self._root / check_key(key)
         with self._saying(f"look for {key}"):
             try:
-                return path.stat().st_size if path.is_file() else None
+                found = path.stat() if path.is_file() else None
             except (FileNotFoundError, NotADirectoryError):
-                return None
+                found = None
+            if found is None:
+                self._check_itself()
+            return found.st_size if found else None
 
     def delete(self, keys: list[str]) -> None:
         for path in [self._root / check_key(key) for key in keys]:
@@ -98,6 +106,7 @@ class FolderStorage:
         place, digest = self._root / check_key(key), hashlib.sha256()
         paths = [self._root / check_key(part) for part in parts]
         with self._saying(f"join {key}"):
+            self._check_itself()
             handle, draft = tempfile.mkstemp(dir=self._root / DRAFTS)
             try:
                 with open(handle, "wb") as file:
@@ -114,6 +123,40 @@ class FolderStorage:
                     os.unlink(draft)
                 raise
             _sync_dir(place.parent)
+
+    def identity(self, fresh: str = "") -> Identity | None:
+        with self._saying("be asked for its id"):
+            self._identity = self._read_identity()
+            if self._identity is None and fresh:
+                draft = self._draft(fresh.encode())
+                try:
+                    os.link(draft, self._root / ID_KEY)  # Unlike a rename it leaves what somebody else has just made.
+                except FileExistsError:
+                    pass
+                finally:
+                    os.unlink(draft)
+                _sync_dir(self._root)
+                self._identity = self._read_identity()
+        return self._identity
+
+    def _read_identity(self) -> Identity | None:
+        try:
+            with open(self._root / ID_KEY, "rb") as file:
+                # A copy of the file has another inode, by which it is told from the one that was copied.
+                return Identity(file.read().decode().strip(), str(os.fstat(file.fileno()).st_ino))
+        except FileNotFoundError:
+            return None
+
+    def _check_itself(self) -> None:
+        """Raise when another folder stands in the place of this one: what was mounted there may be gone."""
+        if self._identity is None:
+            return
+        try:
+            same = str(os.stat(self._root / ID_KEY).st_ino) == self._identity.copy
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise OSError(errno.ESTALE, "another folder stands in its place; is it mounted?")
 
     def _append(self, path: Path, file: IO[bytes], digest: hashlib._Hash) -> None:
         try:

@@ -18,7 +18,8 @@ from queue import Full, Queue
 from typing import TYPE_CHECKING, Any
 
 from headway.core.errors import BadInput, NotFound, Unavailable
-from headway.storage.protocol import Kept, Storage, WrongContent, check_key
+from headway.core.places import Identity
+from headway.storage.protocol import ID_KEY, Kept, Storage, WrongContent, check_key
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -179,6 +180,22 @@ class ObjectStorage:
 
     def put_headers(self) -> dict[str, str]:
         return {"x-ms-blob-type": "BlockBlob"} if self._url.startswith(AZURE) else {}
+
+    def identity(self, fresh: str = "") -> Identity | None:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            with self._saying("give", ID_KEY):
+                found = obstore.get(self._bucket, ID_KEY)
+                # A copy of the object has a time of its own, by which it is told from the one that was copied.
+                return Identity(bytes(found.bytes()).decode().strip(), found.meta["last_modified"].isoformat())
+        except NotFound:
+            if not fresh:
+                return None
+        with self._saying("take", ID_KEY), suppress(AlreadyExistsError):
+            obstore.put(self._bucket, ID_KEY, fresh.encode(), mode="create")
+        return self.identity()
 
     def local_dir(self) -> str:
         return ""

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from headway.core.errors import BadInput, HeadwayError
+from headway.core.places import Identity
 
+ID_KEY = "storage-id"  # The object by which a storage is known again; its content is the id.
 KEY_LENGTH_MAX = 512
 SEGMENT_BYTES_MAX = 255  # What file systems take as one name.
 
@@ -75,6 +77,13 @@ class Storage(Protocol):
 
     def put_headers(self) -> dict[str, str]:
         """What a PUT to a signed address must say beside its content."""
+        ...
+
+    def identity(self, fresh: str = "") -> Identity | None:
+        """Who this storage is: by an object at its root, which is made once, with the id `fresh` where there is none.
+
+        None where there is none and no id is given. However many ask at the same time, all are answered the same.
+        """
         ...
 
     def local_dir(self) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from headway.core.model import Pool, Queue, Quota, Resources
 from headway.core.orders import NodeOrder
+from headway.core.places import Place
 from headway.core.schedules import Schedule
 from headway.core.wishes import After, Wishes
 from headway.store.protocol import Batch, JobChange, JobFilter, LeaderLost, Setup, Store, UseAccount
@@ -62,6 +63,13 @@ class SetupConformance:
         again = replace(orders[0], state="ordered", filled_at=8.5, until=99.5)
         store.commit(Batch(setup=Setup(orders=[again], dropped_orders=["lab-2b", "no"])))
         assert store.orders() == [again]
+
+    def test_the_places_of_the_objects_are_kept_in_their_order(self, store: Store) -> None:
+        assert not store.places()
+        first, second = Place(1, "aaa", "17", "/srv/one", 5.5), Place(2, "aaa", "", "s3://bucket/é", 6.5)
+        store.commit(Batch(setup=Setup(places=[second])))
+        store.commit(Batch(setup=Setup(places=[first])))
+        assert store.places() == [first, second]
 
     def test_the_account_of_use_is_replaced_as_a_whole(self, store: Store) -> None:
         store.commit(Batch(setup=Setup(use=[UseAccount("q", "p", "b", 2.5, 1.0), UseAccount("q", "p", "a", 1.5, 1.0)])))

@@ -6,6 +6,7 @@ import threading
 
 from headway.core.model import Pool, Queue
 from headway.core.orders import NodeOrder
+from headway.core.places import Place
 from headway.core.schedules import Schedule
 from headway.store.protocol import Setup, UseAccount
 
@@ -20,12 +21,14 @@ class MemorySetup:
         self._schedules: dict[str, Schedule] = {}
         self._use: dict[tuple[str, str, str], UseAccount] = {}
         self._orders: dict[str, NodeOrder] = {}
+        self._places: dict[int, Place] = {}
 
     def _save_setup(self, setup: Setup) -> None:
         self._queues.update({each.name: each for each in setup.queues})
         self._pools.update({each.name: each for each in setup.pools})
         self._schedules.update({each.name: each for each in setup.schedules})
         self._orders.update({each.id: each for each in setup.orders})
+        self._places.update({each.turn: each for each in setup.places})
         for kept, dropped in (
             (self._queues, setup.dropped_queues),
             (self._pools, setup.dropped_pools),
@@ -62,3 +65,7 @@ class MemorySetup:
     def orders(self) -> list[NodeOrder]:
         with self._lock:
             return [self._orders[name] for name in sorted(self._orders)]
+
+    def places(self) -> list[Place]:
+        with self._lock:
+            return [self._places[turn] for turn in sorted(self._places)]

@@ -16,6 +16,7 @@ from headway.core.errors import HeadwayError
 from headway.core.events import Event
 from headway.core.model import Attempt, Job, JobId, Node, NodeId, Pool, Queue
 from headway.core.orders import NodeOrder
+from headway.core.places import Place
 from headway.core.schedules import Schedule
 from headway.core.secrets import Secret
 
@@ -64,6 +65,7 @@ class LogRange:
     key: str
     key_offset: int
     at: float = 0.0
+    crc32: int | None = None  # Of these bytes, as the node had them when it stored them; None where nobody knows.
 
     @property
     def of(self) -> Stream:
@@ -135,7 +137,7 @@ class UseAccount:
 
 @dataclass
 class Setup:
-    """What a batch writes about queues, pools, licences, schedules, use and orders. The same name replaces."""
+    """What a batch writes about queues, pools, licences, schedules, use, orders and places. The same name replaces."""
 
     queues: list[Queue] = field(default_factory=list)
     dropped_queues: list[str] = field(default_factory=list)
@@ -147,6 +149,7 @@ class Setup:
     use: Sequence[UseAccount] | None = None  # All of it.
     orders: list[NodeOrder] = field(default_factory=list)
     dropped_orders: list[str] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)  # Of storage; the same turn replaces.
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +392,10 @@ class Store(Protocol):
     def use(self) -> list[UseAccount]: ...
 
     def orders(self) -> list[NodeOrder]: ...
+
+    def places(self) -> list[Place]:
+        """The storage places that this store's objects were in, in order of turn: the last one is where they are."""
+        ...
 
     # --- accounts: everything in order of name ---
     def user_accounts(self) -> list[User]: ...

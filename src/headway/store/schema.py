@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "r0004"
-KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", REVISION})
+REVISION = "r0006"
+KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", "r0004", REVISION})
 
 metadata = sa.MetaData()
 
@@ -158,6 +158,7 @@ log_ranges = sa.Table(
     _text("key", type_=_Id),
     _int("key_offset"),
     _float("at"),
+    *_maybe(_Int, "crc32"),  # Of these bytes; NULL where nobody told it.
     sqlite_with_rowid=False,
 )
 sa.Index("ix_log_ranges_key", log_ranges.c.key)
@@ -252,6 +253,15 @@ servers = sa.Table(
     _text("storage"),
     _float("started_at"),
     _float("seen_at"),
+)
+
+# Where the objects are, and were before.
+storages = sa.Table(
+    "storages",
+    metadata,
+    _key("turn"),
+    *(_text(name) for name in ("id", "copy", "place")),
+    _float("since"),
 )
 
 pools = sa.Table(

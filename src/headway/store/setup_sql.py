@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from headway.core.model import Pool, Queue, Resources
 from headway.core.orders import NodeOrder
+from headway.core.places import Place
 from headway.core.schedules import Schedule
 from headway.store import rows, schema
 from headway.store.protocol import Setup, UseAccount
@@ -31,6 +32,8 @@ def write_setup(connection: sa.Connection, sql: Statements, setup: Setup) -> Non
     _drop(connection, sql, schema.schedules, setup.dropped_schedules)
     _put(connection, sql, schema.orders, [_order_row(each) for each in setup.orders])
     _drop(connection, sql, schema.orders, setup.dropped_orders, "id")
+    turns = [(each.turn, each.id, each.copy, rows.plain(each.at), each.since) for each in setup.places]
+    _put(connection, sql, schema.storages, turns)
     if setup.licences is not None:
         connection.execute(schema.licences.delete())
         _put(connection, sql, schema.licences, list(setup.licences.items()))
@@ -107,6 +110,9 @@ class SetupReads:
 
     def orders(self) -> list[NodeOrder]:
         return [_read_order(row) for row in self._all(schema.orders)]
+
+    def places(self) -> list[Place]:
+        return [Place(*row) for row in self._all(schema.storages)]
 
     def _all(self, table: sa.Table) -> list[Any]:
         with self._reading() as connection:

@@ -1,0 +1,68 @@
+"""What an operator does to a database and its objects beside a server: migrate, back up, restore.
+
+Like wiring.py it picks implementations, by the same settings; no server need run, and for a restore none may.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from headway.core.errors import OperatorError
+from headway.settings import Home, Resolved
+from headway.wiring import is_shared, look_at_storage, open_storage, open_store, own_home, store_url
+
+
+def migrate(resolved: Resolved, home: Home) -> str:
+    """Bring the tables of the database to this version, and say which that is."""
+    from headway.store import schema
+    from headway.store.sql import SqlStore
+
+    if not is_shared(resolved.settings):
+        os.close(own_home(home))  # Nobody else may be at work on it.
+    SqlStore.open(store_url(resolved.settings, home)).close()
+    return schema.REVISION
+
+
+def back_up(resolved: Resolved, home: Home, to: Path) -> dict[str, Any]:
+    """Copy database and objects, while servers work on them or not."""
+    from headway.control import backup
+
+    store = open_store(resolved.settings, home)
+    try:
+        return backup.back_up(store, open_storage(resolved.settings, home), store.dump, to, time.time())
+    finally:
+        store.close()
+
+
+def restore(resolved: Resolved, home: Home, of: Path) -> dict[str, Any]:
+    """Fill an empty database and storage from a copy; what is missing in it is found before anything is written."""
+    from headway.control import backup
+    from headway.store.databases import Database
+    from headway.store.dumping import check_empty, load, rows_of
+    from headway.store.migrate import migrate as bring_to
+
+    note = backup.check(of)
+    named = backup.Named()
+    for table, row in rows_of(of / backup.TABLES):
+        named.saw(table, row)
+    gone = backup.missing(of, named)
+    if gone:
+        raise OperatorError(f"{of} lacks {len(gone)} objects that its tables name, such as {gone[0]}")
+    lock = own_home(home)
+    url = store_url(resolved.settings, home)
+    database = Database(url)
+    try:
+        check_empty(database)
+        storage = open_storage(resolved.settings, home)
+        objects = backup.put_back(of, storage, named)
+        rows = load(database, of / backup.TABLES, note["revision"], lambda revision: bring_to(url, revision))
+        store = open_store(resolved.settings, home)
+        look_at_storage(store, storage, resolved.settings, accept=True)  # Here the objects are from now on.
+        store.close()
+    finally:
+        database.close()
+        os.close(lock)
+    return {"rows": sum(rows.values()), "jobs": rows.get("jobs", 0), "objects": objects, "from": note["at"]}
