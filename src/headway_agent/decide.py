@@ -318,28 +318,19 @@ def _settle_drained(state: State, task: Task, now: float) -> None:
 
 
 def _checkpoint_stored(state: State, fact: CheckpointStored, now: float, acts: list[Act]) -> None:
-    task = state.tasks.get(fact.task)
-    if task is not None and not moving.is_here(fact.storage, state.storage):
-        moving.store_again(state, task, True, now, acts)
-    elif task is not None:
+    if moving.counts(state, fact.task, fact.storage, True, now, acts):
         progress.checkpoint_stored(state, fact)
 
 
 def _artifact_stored(state: State, fact: ArtifactStored, now: float, acts: list[Act]) -> None:
-    task = state.tasks.get(fact.task)
-    if task is not None and not moving.is_here(fact.storage, state.storage):
-        moving.store_again(state, task, False, now, acts)
-    elif task is not None:
+    if moving.counts(state, fact.task, fact.storage, False, now, acts):
         progress.artifact_stored(state, fact)
 
 
 def _salvaged(state: State, fact: Salvaged, now: float, acts: list[Act]) -> None:
-    task = state.tasks.get(fact.task)
-    if task is not None and not moving.is_here(fact.storage, state.storage):
-        moving.store_again(state, task, True, now, acts)
-    elif task is not None:
+    if moving.counts(state, fact.task, fact.storage, True, now, acts):
         progress.of(state, fact.task).salvaging = False
-        _settle_drained(state, task, now)
+        _settle_drained(state, state.tasks[fact.task], now)
 
 
 def _stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:

@@ -72,6 +72,15 @@ def _prepare_again(state: State, acts: list[Act]) -> None:
     state.urgent = sum(state.changed.values())
 
 
+def counts(state: State, key: str, mark: str, checkpoint: bool, now: float, acts: list[Act]) -> bool:
+    """Whether what was just stored of a task is where the server looks; else it is stored again."""
+    task = state.tasks.get(key)
+    if task is not None and not is_here(mark, state.storage):
+        store_again(state, task, checkpoint, now, acts)
+        return False
+    return task is not None
+
+
 def store_again(state: State, task: Task, checkpoint: bool, now: float, acts: list[Act]) -> None:
     """Files of this task were stored where the server does not look."""
     acts.append(KeepAgain(task.key, checkpoint))
