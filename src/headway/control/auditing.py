@@ -47,6 +47,7 @@ class Recorded:
         if not entry.target:
             entry = replace(entry, target=_named(result)[:TARGET_MAX])
         desk.audit.append(entry)
+        desk.audit_jobs.append(desk.touched)
         return result
 
 

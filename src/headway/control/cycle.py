@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.control import progress, sessions
 from headway.control.book import Book, read_book
-from headway.control.commands import Command, NewId
+from headway.control.commands import Command, NewId, Why, WhyMany
 from headway.control.desk import Desk
 from headway.control.firing import Alarm, Fire
 from headway.control.foresight import at_once
@@ -115,15 +115,25 @@ class Cycle:
         if self.away_since is not None and not self.doubtful:
             data = {"since": self.away_since, "away_s": round(now - self.away_since, 1)}
             desk.say(Event("DatabaseBack", now, data={**data, "why": self.troubles.get("store", "")[:500]}))
-        good = [ask for ask in asks if self._try(ask, desk)]
-        if self.plan_due and place:
-            carry_out(desk, now)
+        good: list[Ask] = []
+        untried = list(reversed(self._not_in_doubt(asks) if self.doubtful else asks))
+        try:
+            while untried:
+                if self._try(untried[-1], desk):
+                    good.append(untried[-1])
+                untried.pop()
+            if self.plan_due and place and not self.doubtful:
+                carry_out(desk, now)
+        except Unavailable as error:
+            # The store could not be read half way: nothing of this turn is worth keeping.
+            self._not_saved(desk, [*good, *untried], error)
+            return False
         committed = self._commit(desk, good)
         if committed is None:
             return False
         again = [ask for ask in good if committed.stale and ask.touched & committed.stale]
         if committed.stale:
-            desk.take_over_stale(committed.stale)
+            self._take_over_stale(desk, committed.stale)
         for ask in good:
             if ask not in again:
                 ask.done(ask.result)
@@ -141,10 +151,23 @@ class Cycle:
             self.turn([ask for ask in again if self._once_more(ask)], now, mono)
         return self.plan_due
 
+    def _not_in_doubt(self, asks: list[Ask]) -> list[Ask]:
+        """Those that may be tried though the book may differ from the store, which cannot be read now.
+
+        A change that was not saved may still stand in the book: asked for again, it would seem done. Agents are heard,
+        or their leases would run out; and whoever asks why is told what is known.
+        """
+        for ask in asks:
+            if not isinstance(ask.command, Sync | Why | WhyMany):
+                ask.failed(Unavailable(self.troubles.get("store", "the database is away"), "try again in a moment"))
+        return [ask for ask in asks if isinstance(ask.command, Sync | Why | WhyMany)]
+
     def _try(self, ask: Ask, desk: Desk) -> bool:
         desk.touched = ask.touched
         try:
             ask.result = ask.command.apply(desk)
+        except Unavailable:
+            raise
         except HeadwayError as error:
             ask.failed(error)
             return False
@@ -167,13 +190,7 @@ class Cycle:
         try:
             committed = self.store.commit(desk.batch(), self.epoch)
         except HeadwayError as error:
-            desk.undo()
-            self.doubtful = True
-            self.plan_due = False  # The next tick tries again; until then nothing turns in vain.
-            self.troubles["store"] = error.message
-            self.away_since = desk.now if self.away_since is None else self.away_since
-            for ask in asks:
-                ask.failed(error)
+            self._not_saved(desk, asks, error)
             if isinstance(error, LeaderLost):
                 raise
             return None
@@ -184,6 +201,22 @@ class Cycle:
         for job in committed.fenced:
             self.book.trail.forget(job)
         return committed
+
+    def _not_saved(self, desk: Desk, asks: list[Ask], error: HeadwayError) -> None:
+        desk.undo()
+        self.doubtful = True
+        self.plan_due = False  # The next tick tries again; until then nothing turns in vain.
+        self.troubles["store"] = error.message
+        self.away_since = desk.now if self.away_since is None else self.away_since
+        for ask in asks:
+            ask.failed(error)
+
+    def _take_over_stale(self, desk: Desk, stale: frozenset[JobId]) -> None:
+        try:
+            desk.take_over_stale(stale)
+        except Unavailable as error:
+            self.doubtful = True  # All is read again before anything else is done.
+            self.troubles["store"] = error.message
 
     def _read_book(self, older: View | None, now: float) -> Book:
         house = read_house(self.store, self.given)
@@ -263,8 +296,17 @@ class Cycle:
         else:
             session.parked.append(Parked(deliver, mono + wait_s, session.agent_epoch))
 
-    def _say(self, session: Session, now: float, full: bool) -> Reply:
-        duties, gone = sessions.changes(session, self.book, now, full)
+    def _told(self, session: Session, now: float) -> Reply:
+        """What there is to say to a node that waits. What the store would have to be asked for is said later."""
+        try:
+            return self._say(session, now, False)
+        except Unavailable as error:
+            self.troubles["store"] = error.message
+            self.book.touched.add(session.node)
+            return self._say(session, now, False, duties=False)
+
+    def _say(self, session: Session, now: float, full: bool, duties: bool = True) -> Reply:
+        to_do, gone = sessions.changes(session, self.book, now, full) if duties else ([], [])
         for key in gone:
             session.forget(key)
         if full:
@@ -282,7 +324,7 @@ class Cycle:
             # A node that we do not know holds no lease: nobody here counts it.
             "lease_left_s": None if node is None else pool.lease_s if pool else 60.0,
             "full": full,
-            "duties": duties,
+            "duties": to_do,
             "gone": gone,
             "duties_digest": sessions.show(session.sent_digest),
             "resend": False,
@@ -336,7 +378,7 @@ class Cycle:
             session = self.sessions.get(node)
             if session is None or not session.parked:
                 continue
-            said = self._say(session, now, False)
+            said = self._told(session, now)
             if said["duties"] or said["gone"] or said.get("visits"):
                 session.parked.pop(0).deliver(said)
 
@@ -347,7 +389,7 @@ class Cycle:
         for task in held.alive if held else ():
             session = self.sessions.get(task.node)
             if session is not None and session.parked and self._followed(session) != session.follow:
-                session.parked.pop(0).deliver(self._say(session, now, False))
+                session.parked.pop(0).deliver(self._told(session, now))
 
     def _reopen(self, node: NodeId) -> None:
         known = self.book.nodes.get(node)
@@ -406,13 +448,13 @@ class Cycle:
     def _let_go(self, session: Session, now: float, mono: float) -> None:
         for parked in [each for each in session.parked if each.until <= mono]:
             session.parked.remove(parked)
-            parked.deliver(self._say(session, now, False))
+            parked.deliver(self._told(session, now))
 
     def let_all_go(self, now: float) -> None:
         """The server is ending: no agent's call is held any longer."""
         for session in self.sessions.values():
             while session.parked:
-                session.parked.pop(0).deliver(self._say(session, now, False))
+                session.parked.pop(0).deliver(self._told(session, now))
 
     def _overdue(self, now: float) -> bool:
         return any(self.limit_of(job) <= now for job in self.book.active.values())

@@ -57,7 +57,11 @@ class Desk:
     setup: Setup | None = None
     accounts: Accounts | None = None
     audit: list[AuditEntry] = field(default_factory=list)
+    audit_jobs: list[set[JobId]] = field(default_factory=list)  # What the command of each entry touched.
     touched: set[JobId] = field(default_factory=set)  # By the command that is at work.
+    must_lead: bool = (
+        False  # What is answered may be done only by who leads: the store is asked, even if nothing changed.
+    )
 
     def find(self, job: JobId) -> Job | None:
         """The job as it stands on this desk: not ended ones from the book, ended ones from the store."""
@@ -171,6 +175,7 @@ class Desk:
             or self.setup
             or self.accounts
             or self.audit
+            or self.must_lead
         )
 
     def batch(self) -> Batch:
@@ -188,6 +193,7 @@ class Desk:
             setup=self.setup,
             accounts=self.accounts,
             audit=self.audit,
+            audit_jobs=[frozenset(jobs) for jobs in self.audit_jobs],
         )
 
     def undo(self) -> None:

@@ -87,6 +87,10 @@ class Away:
         raise Unavailable("no server leads at the moment", "another one takes over within seconds; try again")
 
 
+def on_a_thread(name: str, work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name=name, daemon=True).start()
+
+
 class Leadership:
     def __init__(
         self,
@@ -99,6 +103,8 @@ class Leadership:
         on_glance: Callable[[Glance], None] = lambda glance: None,
         clock: Callable[[], float] = boottime_s,
         now: Callable[[], float] = time.time,
+        aside: Callable[[str, Callable[[], None]], None] = on_a_thread,
+        log: Any = log,
     ) -> None:
         self._store = store
         self._me = me
@@ -109,6 +115,8 @@ class Leadership:
         self._on_glance = on_glance
         self._clock = clock
         self._now = now
+        self._log = log
+        self._aside = aside  # Where a term begins and ends, while the lead goes on being looked after.
         self.lead: Lead | None = None  # As last seen: of this server, or of another.
         self.term: Term | None = None
         self.addresses: tuple[str, ...] = (me.address,)
@@ -140,7 +148,7 @@ class Leadership:
                 self._store.drop_lead(self._me.name, epoch)
             self._store.drop_server(self._me.name)
         except HeadwayError as error:
-            log.warning("lead not given back", error=error.message)
+            self._log.warning("lead not given back", error=error.message)
 
     def sure(self, epoch: int) -> bool:
         """Whether this server holds the lead of this epoch for certain, at this very moment."""
@@ -163,17 +171,22 @@ class Leadership:
     def _work(self) -> None:
         while not self._ended:
             self._wake.clear()
-            try:
-                self.round()
-            except HeadwayError as error:
-                self._cannot_reach(error.message)
-            except Exception as error:
-                log.exception("lead not looked at")
-                self._cannot_reach(repr(error))
-            if self._epoch and self._clock() >= self._held_until:
-                self._step_down("its lease ran out before it could be renewed")
+            rest_s = self.turn()
             if not self._ended:
-                self._wake.wait(min(self._lease_s / 3, LOOKED_EVERY_S) if self._epoch else self._look_every_s)
+                self._wake.wait(rest_s)
+
+    def turn(self) -> float:
+        """One round, whatever comes of it; says how long to rest afterwards."""
+        try:
+            self.round()
+        except HeadwayError as error:
+            self._cannot_reach(error.message)
+        except Exception as error:
+            self._log.exception("lead not looked at")
+            self._cannot_reach(repr(error))
+        if self._epoch and self._clock() >= self._held_until:
+            self._step_down("its lease ran out before it could be renewed")
+        return min(self._lease_s / 3, LOOKED_EVERY_S) if self._epoch else self._look_every_s
 
     def round(self) -> None:
         """Hold the lead, or look who has it and take it when nobody has."""
@@ -214,9 +227,9 @@ class Leadership:
         change = Change(lead, glance.lead, leaderless_s, self.away_since)
         with self._lock:
             self.lead, self._epoch, self._held_until = lead, lead.epoch, asked_at + self._lease_s * SURE
-        log.info("lead taken", epoch=lead.epoch, before=glance.lead.server if glance.lead else "")
-        # On a thread of its own: while everything is read from the store, the lead must go on being renewed.
-        threading.Thread(target=self._start_term, args=(change,), name="term", daemon=True).start()
+        self._log.info("lead taken", epoch=lead.epoch, before=glance.lead.server if glance.lead else "")
+        # Aside: while everything is read from the store, the lead must go on being renewed.
+        self._aside("term", lambda: self._start_term(change))
 
     def _start_term(self, change: Change) -> None:
         epoch = change.lead.epoch
@@ -224,7 +237,7 @@ class Leadership:
             term = self._begin(change)
         except Exception as error:
             said = error.message if isinstance(error, HeadwayError) else repr(error)
-            log.error("cannot lead", epoch=epoch, error=said)
+            self._log.error("cannot lead", epoch=epoch, error=said)
             self._not_before = self._clock() + 2 * self._lease_s  # Others first.
             self.lost(epoch)
             return
@@ -233,7 +246,7 @@ class Leadership:
             if mine:
                 self.term = term
         if mine:
-            log.info("server leads", epoch=epoch)
+            self._log.info("server leads", epoch=epoch)
             self._on_change()
         else:
             term.stop()
@@ -245,13 +258,13 @@ class Leadership:
         if not epoch:
             return
         self.lead = None
-        log.warning("lead ended", epoch=epoch, why=why)
+        self._log.warning("lead ended", epoch=epoch, why=why)
         self._on_change()
         if term is not None and self._ended:
             term.stop()
         elif term is not None:
             # It may hang in a call to the store; whatever it still wants to write is refused by its epoch.
-            threading.Thread(target=term.stop, name="term-ends", daemon=True).start()
+            self._aside("term-ends", term.stop)
 
     def _be_seen(self) -> None:
         self._looked_at = self._clock()
@@ -269,11 +282,11 @@ class Leadership:
     def _cannot_reach(self, why: str) -> None:
         if self.away_since is None:
             self.away_since, self.why_away = self._now(), why
-            log.warning("store away", error=why)
+            self._log.warning("store away", error=why)
 
     def _reached(self) -> None:
         if self.away_since is not None:
-            log.info("store back", away_s=round(self._now() - self.away_since, 1))
+            self._log.info("store back", away_s=round(self._now() - self.away_since, 1))
             self.away_since, self.why_away = None, ""
 
 

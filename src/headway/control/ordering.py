@@ -187,6 +187,8 @@ class SawOrders:
             # What no order explains goes back, but never under a task that may be alive there.
             if name not in known and there and not any(desk.book.on_node.get(node) for node in there):
                 asks.append(Release(self.pool.name, tuple(sorted(there))))
+        # A leader that was replaced while it slept knows nothing of its successor's orders, and must not end them.
+        desk.must_lead = desk.must_lead or bool(asks)
         return asks
 
 

@@ -54,7 +54,9 @@ class Saw:
         up = [node for node, sighting in seen.items() if sighting.sight in (Sight.UP, Sight.WAITING, Sight.SILENT)]
         there = [node for node, sighting in seen.items() if sighting.sight not in (Sight.GONE, Sight.SILENT)]
         busy = {node: len(tasks) for node, tasks in desk.book.on_node.items()}
-        return grow(self.pool, up, there, busy)
+        asks = grow(self.pool, up, there, busy)
+        desk.must_lead = desk.must_lead or bool(asks)
+        return asks
 
 
 def _same_life(before: Node | None, now: Node | None) -> bool:

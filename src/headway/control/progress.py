@@ -17,7 +17,7 @@ from headway.control.desk import Desk
 from headway.control.sessions import Session
 from headway.core import checkpoints
 from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint
-from headway.core.errors import BadInput, HeadwayError
+from headway.core.errors import BadInput, HeadwayError, Unavailable
 from headway.core.events import Event
 from headway.core.lifecycle import NodeLost, PendingOver, Progressed, ResumeSpoiled, StopDecided
 from headway.core.model import Cause, Job, Phase, State, split_key
@@ -49,6 +49,8 @@ def hear(desk: Desk, session: Session, body: Mapping[str, Any]) -> None:
         for raw in body.get(word) or ():
             try:
                 take(desk, session, raw)
+            except Unavailable:
+                raise  # Not its fault: the whole call fails, and is made again.
             except (HeadwayError, KeyError, ValueError, TypeError) as error:
                 # One entry that cannot be read must not hold up all else that this node has to say, for ever.
                 log.warning("refused what a node said", node=session.node, word=word, error=repr(error))

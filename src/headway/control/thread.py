@@ -19,7 +19,7 @@ from headway.control.commands import Command, Why, WhyMany
 from headway.control.cycle import Ask, Cycle
 from headway.control.sessions import Reply
 from headway.control.syncing import Sync
-from headway.core.errors import BadInput, Unavailable
+from headway.core.errors import BadInput, HeadwayError, Unavailable
 from headway.core.units import show_duration
 from headway.store.protocol import LeaderLost
 
@@ -105,6 +105,8 @@ class ControlThread:
 
         try:
             self.cycle.reply(sync, self.now(), time.monotonic(), deliver)
+        except HeadwayError as error:
+            future.set_exception(error)  # What it should hear could not be read: it says all this again.
         except (KeyError, TypeError, ValueError) as error:
             future.set_exception(BadInput(f"the sync cannot be answered: {error!r}"))
 

@@ -90,7 +90,7 @@ class Commit:
             write_setup(self._connection, self._sql, batch.setup)
         if batch.accounts is not None:
             write_accounts(self._connection, self._sql, batch.accounts)
-        write_audit(self._connection, self._sql, batch.audit)
+        write_audit(self._connection, self._sql, batch.audit_without(self._stale))
         if (self._event_seq, self._job_seq) != (event_seq, job_seq):
             self._cursor.execute(self._sql.count, (self._event_seq, self._job_seq, 1))
         first_job_seq = job_seq + 1 if self._job_seq > job_seq else 0

@@ -71,6 +71,14 @@ class AccountConformance:
         assert [each.what for each in store.audit(2.0, "ada", 10)] == ["b"]
         assert [each.what for each in store.audit(0.0, "", 2)] == ["b", "c"]
 
+    def test_an_entry_hangs_on_the_jobs_that_its_change_touched(self, store: Store) -> None:
+        store.commit(Batch(jobs=[change(a_job("j1"))]))
+        again = [change(a_job("j1")), change(a_job("j2"))]
+        hangs = [frozenset({"j1"}), frozenset({"j2"}), frozenset[str]()]
+        committed = store.commit(Batch(again, audit=[said("a"), said("b"), said("c")], audit_jobs=hangs))
+        assert committed.stale == {"j1"}
+        assert [each.what for each in store.audit(0.0, "", 10)] == ["b", "c"]
+
     def test_another_leader_changes_no_accounts(self, store: Store) -> None:
         store.take_lead("s1", "", 0.0, 10.0)
         with pytest.raises(LeaderLost):

@@ -40,7 +40,8 @@ FENCED = frozenset({Phase.LOST, Phase.RELEASED})
 class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
     """Everything in dictionaries under one lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock  # The store's own, by which the lead's lease is counted.
         MemoryFiles.__init__(self)
         MemorySetup.__init__(self)
         MemoryAccounts.__init__(self)
@@ -61,7 +62,7 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
 
     # --- leader ---
     def take_lead(self, server: str, address: str, now: float | None, lease_s: float) -> Lead | None:
-        now = time.time() if now is None else now
+        now = self._clock() if now is None else now
         with self._lock:
             if self._lead.until > now and self._lead.server != server:
                 return None
@@ -72,7 +73,7 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
         with self._lock:
             if (self._lead.server, self._lead.epoch) != (server, epoch):
                 return False
-            self._lead = replace(self._lead, until=(time.time() if now is None else now) + lease_s)
+            self._lead = replace(self._lead, until=(self._clock() if now is None else now) + lease_s)
             return True
 
     def drop_lead(self, server: str, epoch: int) -> None:
@@ -86,11 +87,11 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
     # --- servers ---
     def glance(self) -> Glance:
         with self._lock:
-            return Glance(self.lead(), len(self._events), time.time())
+            return Glance(self.lead(), len(self._events), self._clock())
 
     def saw_server(self, server: ServerSeen) -> None:
         with self._lock:
-            self._servers[server.name] = replace(server, seen_at=time.time())
+            self._servers[server.name] = replace(server, seen_at=self._clock())
 
     def drop_server(self, name: str) -> None:
         with self._lock:
@@ -101,10 +102,10 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
             return [self._servers[name] for name in sorted(self._servers)]
 
     def hold_deletions(self, for_s: float) -> None:
-        self._held_until = time.time() + for_s
+        self._held_until = self._clock() + for_s
 
     def deletions_held(self) -> bool:
-        return time.time() < self._held_until
+        return self._clock() < self._held_until
 
     def happenings(self, limit: int) -> list[Event]:
         with self._lock:
@@ -136,7 +137,7 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
                 self._save_setup(batch.setup)
             if batch.accounts is not None:
                 self._save_accounts(batch.accounts)
-            self.add_audit(batch.audit)
+            self.add_audit(batch.audit_without(stale))
             return Committed(len(self._events), frozenset(stale), first_job_seq, log_ends, frozenset(fenced))
 
     def _save_jobs(self, changes: Iterable[JobChange], stale: set[JobId]) -> int:

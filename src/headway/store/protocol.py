@@ -6,7 +6,7 @@ The suite in conformance.py is the law; memory.py and sql.py both pass it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -195,6 +195,13 @@ class Batch:
     setup: Setup | None = None
     accounts: Accounts | None = None
     audit: Sequence[AuditEntry] = ()  # Numbered in their order; nothing ever changes or removes them.
+    audit_jobs: Sequence[frozenset[JobId]] = ()  # What each entry hangs on: with a stale job, it is left out.
+
+    def audit_without(self, stale: Collection[JobId]) -> Sequence[AuditEntry]:
+        """The entries that are written: a change that is left out is tried again, and tells of itself then."""
+        if not stale or not self.audit_jobs:
+            return self.audit
+        return [entry for entry, jobs in zip(self.audit, self.audit_jobs, strict=True) if jobs.isdisjoint(stale)]
 
 
 @dataclass(frozen=True, slots=True)
