@@ -9,12 +9,15 @@ import json
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from headway.control.leadership import NotLeader
 from headway.control.syncing import StaleAgent
+from headway.core.errors import Unavailable
 from headway.sim.checkpoints import Saved
 from headway.sim.keeper import SOCKET_S, Keeper
-from headway.sim.network import Call
+from headway.sim.network import Call, NoAnswer
 from headway.sim.storage import Piece, StorageBroken
 from headway_agent import decide as agent
+from headway_agent.wire import Home
 
 if TYPE_CHECKING:
     from headway.sim.node import Machine
@@ -33,6 +36,7 @@ class Agent:
         # As the real one: a number that grows even where the disk with the last one is lost.
         self.epoch = machine.disk.agent_epoch = max(machine.disk.agent_epoch + 1, int(self.world.now))
         self.state = agent.State(machine.name, self.simulation.pool.name, machine.boot_id, self.epoch)
+        self._home = Home(",".join(peer.address for peer in self.simulation.peers), "", "")
         self.keeper: Keeper | None = None
         self._calls: dict[int, Call] = {}
         self._resting = False
@@ -174,13 +178,36 @@ class Agent:
         body = agent.sync_body(self.state, dict(facts, address=machine.name), machine.boottime())
         seq = body["seq"]
         body = self._over_the_wire(body)
-        self._calls[seq] = self.simulation.network.call(
+        self._call(seq, body, sent_at=self.world.now)
+
+    def _call(self, seq: int, body: dict[str, Any], sent_at: float, pointed: bool = False) -> None:
+        machine, url = self.machine, self._home.url()
+        patience_s = self._home.patience_s(PATIENCE_S, 10.0)
+
+        def failed(error: BaseException) -> None:
+            machine.after(0.0, self._turned_away, seq, body, url, pointed, error)
+
+        call = self._calls[seq] = self.simulation.network.call(
             machine.name,
-            lambda answer, fail: self.simulation.server.sync(body, answer, fail),
+            lambda answer, fail: self.simulation.server.at(url).sync(body, answer, fail),
             lambda reply: machine.after(0.0, self._answered, seq, reply),
-            lambda error: machine.after(0.0, self._failed, seq, error),
-            body["wait_s"] + min(PATIENCE_S, self.state.granted_s / 4 or PATIENCE_S),
+            failed,
+            body["wait_s"] + min(patience_s, self.state.granted_s / 4 or patience_s),
         )
+        call.sent_at = sent_at
+
+    def _turned_away(self, seq: int, body: dict[str, Any], url: str, pointed: bool, error: BaseException) -> None:
+        """As wire.py does it: the leader that a server points to is asked at once, but only once."""
+        if not self.alive:
+            return
+        if isinstance(error, NotLeader):
+            self._home.pointed_to(error.leader)
+            if error.leader and not pointed:
+                self._call(seq, body, self._calls[seq].sent_at, pointed=True)
+                return
+        elif isinstance(error, NoAnswer | Unavailable):
+            self._home.silent(url)
+        self._failed(seq, error)
 
     def _answered(self, seq: int, reply: dict[str, Any]) -> None:
         if self.alive:
@@ -204,12 +231,11 @@ class Agent:
         return read
 
     def _failed(self, seq: int, error: BaseException) -> None:
-        if not self.alive:
-            return
         del self._calls[seq]
         if not self._resting:
             self._resting = True
-            self.machine.after(self.world.between(*RETRY_S), self._rested)
+            least_s, most_s = RETRY_S
+            self.machine.after(self.world.between(least_s, self._home.patience_s(most_s, 1.0)), self._rested)
         self._take(agent.Superseded() if isinstance(error, StaleAgent) else agent.NotAnswered(seq))
 
     def _rested(self) -> None:

@@ -12,7 +12,9 @@ from headway.core.grow import Order, Release
 from headway.engines.protocol import Sight, Sighting, Sightings
 
 if TYPE_CHECKING:
+    from headway.control.cycle import Cycle
     from headway.sim.run import Simulation
+    from headway.sim.server import Server
 
 
 class Engine:
@@ -36,20 +38,21 @@ class Engine:
         return Sightings(seen, not silent, tuple(silent))
 
     def _round(self) -> None:
-        server = self.simulation.server
         self.world.after(self.simulation.settings.look_every_s, self._round)
-        if server.cycle is None or server.asleep:
-            return
-        before = dict(server.cycle.book.nodes)
+        for server in self.simulation.servers:
+            if server.cycle is not None and not server.asleep:
+                self._look(server, server.cycle)
+
+    def _look(self, server: Server, cycle: Cycle) -> None:
+        before = dict(cycle.book.nodes)
         saw = Saw(self.simulation.pool, self.sightings(), before)
         late = self.world.happens(self.simulation.faults.engine_late)
         delay_s = self.world.between(5.0, 60.0) if late else self.world.between(0.01, 0.2)
-        self.world.after(delay_s, self._tell, server.starts, saw)
+        self.world.after(delay_s, self._tell, server, cycle, saw)
 
-    def _tell(self, start: int, saw: Saw) -> None:
+    def _tell(self, server: Server, cycle: Cycle, saw: Saw) -> None:
         # The performer lives in the server's process: a look dies with it.
-        server = self.simulation.server
-        if server.cycle is not None and server.starts == start:
+        if server.cycle is cycle:
             server.do(saw, self._carry_out, _ignore)
 
     def _carry_out(self, asks: list[Order | Release]) -> None:

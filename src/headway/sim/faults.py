@@ -42,6 +42,9 @@ class Faults:
     store_fills_per_hour: float = 0.0
     storage_fails_per_hour: float = 0.0
     storage_moves_per_hour: float = 0.0
+    database_cut_per_hour: float = 0.0
+    commit_unanswered: float = 0.0
+    read_fails: float = 0.0
 
     def stop(self) -> None:
         for each in fields(self):
@@ -77,6 +80,20 @@ MOST: dict[str, float] = {
 
 
 MOVES_MOST = 60.0
+MOST_OF_SEVERAL: dict[str, float] = {  # Where several servers share a store, besides all else.
+    "server_dies_per_hour": 120.0,
+    "server_sleeps_per_hour": 120.0,
+    "database_cut_per_hour": 120.0,
+    "commit_unanswered": 0.03,
+    "read_fails": 0.03,
+}
+
+
+def draw_for_several(faults: Faults, chance: Random) -> None:
+    """What strikes servers, drawn apart: the worlds of a single server stay as they are."""
+    for name, most in MOST_OF_SEVERAL.items():
+        if chance.random() < 0.6:
+            setattr(faults, name, most * 10 ** chance.uniform(-1.0, 0.0))
 
 
 def draw(chance: Random) -> Faults:
@@ -101,7 +118,7 @@ class Weather:
         self.world = simulation.world
         self.faults = simulation.faults
         self.clear = False
-        for name in (*MOST, "storage_moves_per_hour"):
+        for name in (*(MOST | MOST_OF_SEVERAL), "storage_moves_per_hour"):
             if name.endswith("_per_hour") and getattr(self.faults, name):
                 self._next(name)
 
@@ -160,11 +177,19 @@ class Weather:
             self.simulation.network.cut(name, for_s)
 
     def _server_dies(self) -> None:
-        self.simulation.server.crash("killed")
+        self.simulation.server.a_server().crash("killed")
 
     def _server_sleeps(self) -> None:
         # A suspended machine stops the monotonic clock, a stopped process does not.
-        self.simulation.server.sleep(self._nap_s(), self.world.chance.random() < 0.5)
+        server = self.simulation.server.a_server()
+        server.sleep(self._short_s() if self.simulation.peers else self._nap_s(), self.world.chance.random() < 0.5)
+
+    def _database_cut(self) -> None:
+        self.simulation.server.a_server().cut_off(self._short_s())
+
+    def _short_s(self) -> float:
+        """Around the lease of a leader, seldom much longer."""
+        return self.simulation.settings.lead_lease_s * self.world.chance.choice((0.5, 1.0, 1.3, 2.0, 8.0))
 
     def _node_sleeps(self) -> None:
         self._a_machine().sleep(self._nap_s())
@@ -175,7 +200,7 @@ class Weather:
     def _clock_jumps(self) -> None:
         by_s = self.world.between(-120.0, 120.0)
         if self.world.chance.random() < 0.5:
-            self.simulation.server.wall_offset_s += by_s
+            self.simulation.server.a_server().wall_offset_s += by_s
         else:
             self._a_machine().wall_offset_s += by_s * 100
 

@@ -12,7 +12,8 @@ from headway.control.book import Book, read_book
 from headway.core.causes import TABLE, Whose
 from headway.core.model import Cause, Job, JobId, Phase, State, task_key
 from headway.core.retry import PLATFORM_RETRIES_MAX
-from headway.sim.oracle import Broken, Oracle
+from headway.sim.broken import Broken
+from headway.sim.oracle import Oracle
 from headway.sim.ordered import OrderedEngine
 from headway.store.protocol import JobFilter, LogRange
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 def check_working_copy(simulation: Simulation) -> None:
     """What the leader keeps by deltas equals what it would read from the store."""
-    cycle = simulation.server.cycle
-    if cycle is None:
+    leader = simulation.server.leader()
+    cycle = leader.cycle if leader is not None else None
+    if cycle is None or cycle.doubtful:
         return
     kept, fresh = cycle.book, read_book(simulation.store)
     _same("jobs", kept.jobs, fresh.jobs)

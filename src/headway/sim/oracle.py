@@ -14,25 +14,18 @@ from typing import TYPE_CHECKING, Any
 from headway.core.invariants import broken_in, broken_on_nodes
 from headway.core.model import Cause, Job, JobId, State, split_key
 from headway.core.states import FOLLOWS, TASK_FOLLOWS
+from headway.sim.broken import Broken
+from headway.sim.leads import Leads
 from headway.store.protocol import Batch, Committed, Store
 
 if TYPE_CHECKING:
     from headway.sim.node import Process
     from headway.sim.run import Simulation
+    from headway.sim.server import Server
 
 CLOCK_ERROR = 1.005  # A node's clock may be wrong by less than this; the server's one percent covers it.
 
 LIMIT_ERROR = 0.985  # The server follows a clock that was set by one percent at most.
-
-
-class Broken(Exception):
-    """A sentence that must hold does not. `kind` is safety, liveness or crash."""
-
-    def __init__(self, kind: str, about: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.kind = kind
-        self.about = about
-        self.sentence = sentence
 
 
 @dataclass
@@ -63,7 +56,7 @@ class Oracle:
         self.world = simulation.world
         self.jobs: dict[JobId, Job] = {}  # As last saved; forgotten ones too.
         self.forgotten: set[JobId] = set()
-        self.ran_since: dict[tuple[JobId, int], tuple[float, int]] = {}  # When, and under which start of the server.
+        self.ran_since: dict[tuple[JobId, int], tuple[float, int | None]] = {}  # When, and in which epoch.
         self.events = 0
         self.saves = 0
         self.real: dict[tuple[JobId, int], Real] = {}
@@ -75,17 +68,16 @@ class Oracle:
         self.keeper_deaths: dict[str, list[float]] = defaultdict(list)
         self.preempted: set[tuple[JobId, int]] = set()  # However their ranks end: it may be the notice's echo.
         self.asleep: set[str] = set()
-        # In the server's monotonic seconds, which stand still while its machine sleeps:
-        self.heard_at: dict[str, float] = {}  # When a call of a node last reached a server that was awake.
-        self.listening_since = 0.0
+        self.leads = Leads(simulation)
 
     def breaks(self, about: str, sentence: str) -> None:
         raise Broken("safety", about, sentence)
 
     # --- saves ---
 
-    def saved(self, batch: Batch, committed: Committed, store: Store) -> None:
+    def saved(self, batch: Batch, committed: Committed, store: Store, by: Server, epoch: int | None) -> None:
         self.saves += 1
+        self.leads.wrote(by, epoch)
         self.simulation.checkpoints.commits(batch, store)
         events = len(batch.events)
         for change in batch.jobs:
@@ -94,7 +86,7 @@ class Oracle:
                 for event in change.events:
                     if event.kind == "AttemptStopping" and event.data.get("cause") == "preempted":
                         self.preempted.add((change.job.id, event.attempt))
-                self._changed(change.job)
+                self._changed(change.job, epoch)
         for forget in batch.forget:
             if forget.job not in committed.stale:
                 events += 1
@@ -105,19 +97,19 @@ class Oracle:
             self.breaks("server", f"the newest event has number {committed.last_seq}, there were {self.events}")
         for event in batch.events:
             if event.kind == "NodeLost" and "silent" in event.data["detail"]:
-                self._was_silent(event.data["node"])
+                self._was_silent(event.data["node"], by)
         if batch.jobs or batch.nodes:
             nodes = {node.id: node for node in store.nodes()}
             for sentence in broken_on_nodes(store.unfinished(), nodes):
                 self.breaks("server", sentence)
 
-    def _was_silent(self, node: str) -> None:
+    def _was_silent(self, node: str, by: Server) -> None:
         """Only a whole lease of silence, heard by a server that was listening, gives a node up."""
-        silent_s = self.simulation.server.mono() - max(self.heard_at.get(node, 0.0), self.listening_since)
+        silent_s = by.mono() - max(by.heard_at.get(node, 0.0), by.listening_since)
         if silent_s < self.simulation.lease_s:
             self.breaks(node, f"{node} was given up after {silent_s:.1f} s of silence, within its lease")
 
-    def _changed(self, job: Job) -> None:
+    def _changed(self, job: Job, epoch: int | None) -> None:
         before = self.jobs.get(job.id)
         said = broken_in(job)
         if before is not None:
@@ -130,23 +122,23 @@ class Oracle:
             where = f" on {', '.join(job.attempt.nodes)}" if job.attempt else ""
             cause = f" ({job.cause.value}: {job.detail})" if job.cause else ""
             self.world.tell(job.id, f"saved as {job.state.value}, attempt {job.number}{where}{cause}")
-        self._in_time(job)
+        self._in_time(job, epoch)
         if job.attempt is not None:
             self.places.setdefault((job.id, job.number), (self.world.now, job.attempt.nodes))
         self.jobs[job.id] = job
 
-    def _in_time(self, job: Job) -> None:
+    def _in_time(self, job: Job, epoch: int | None) -> None:
         """A time limit is reached when that time has passed, whatever the server's wall clock shows meanwhile."""
-        starts, limit_s = self.simulation.server.starts, job.spec.wall_s_max
+        limit_s = job.spec.wall_s_max
         if limit_s is None or job.attempt is None:
             return
         if job.state is State.RUNNING:
-            self.ran_since.setdefault((job.id, job.number), (self.world.now, starts))
+            self.ran_since.setdefault((job.id, job.number), (self.world.now, epoch))
         elif job.state is State.STOPPING and job.cause is Cause.TIME_LIMIT:
             since, by = self.ran_since.get((job.id, job.number), (0.0, 0))
             ran_s = self.world.now - since
             # A new server begins with the wall clock as it finds it.
-            if by == starts and ran_s < limit_s * LIMIT_ERROR:
+            if by == epoch and ran_s < limit_s * LIMIT_ERROR:
                 self.breaks(job.id, f"{job.id} was ended by its time limit of {limit_s:.1f} s after {ran_s:.1f} s")
 
     # --- processes ---

@@ -14,11 +14,13 @@ from headway.core.grow import Order, Release
 from headway.core.model import Resources
 from headway.core.orders import order_of
 from headway.engines.protocol import Sight, Sighting, Sightings
-from headway.sim.oracle import Broken
+from headway.sim.broken import Broken
 
 if TYPE_CHECKING:
+    from headway.control.cycle import Cycle
     from headway.sim.node import Machine
     from headway.sim.run import Simulation
+    from headway.sim.server import Server
 
 SHAPE = Resources(4.0, 16 * 2**30, 0)
 LOOK_AT_ALLOCATIONS_S = 7.0
@@ -114,40 +116,39 @@ class OrderedEngine:
     # --- the performer ---
 
     def _round(self) -> None:
-        server = self.simulation.server
         self.world.after(self.simulation.settings.look_every_s, self._round)
-        if server.cycle is None or server.asleep:
-            return
-        saw = SawOrders(self.simulation.pool, self.sightings(), dict(server.cycle.book.nodes))
+        for server in self.simulation.servers:
+            if server.cycle is not None and not server.asleep:
+                self._look(server, server.cycle)
+
+    def _look(self, server: Server, cycle: Cycle) -> None:
+        saw = SawOrders(self.simulation.pool, self.sightings(), dict(cycle.book.nodes))
         late = self.world.happens(self.simulation.faults.engine_late)
         delay_s = self.world.between(1.0, 4.0) if late else self.world.between(0.01, 0.2)
-        self.world.after(delay_s, self._tell, server.starts, saw)
+        self.world.after(delay_s, self._tell, server, cycle, saw)
 
-    def _tell(self, start: int, saw: SawOrders) -> None:
-        server = self.simulation.server
-        if server.cycle is not None and server.starts == start:
-            server.do(saw, lambda asks: self._carry_out(start, asks), _ignore)
+    def _tell(self, server: Server, cycle: Cycle, saw: SawOrders) -> None:
+        if server.cycle is cycle:
+            server.do(saw, lambda asks: self._carry_out(server, cycle, asks), _ignore)
 
-    def _carry_out(self, start: int, asks: list[Order | Release]) -> None:
+    def _carry_out(self, server: Server, cycle: Cycle, asks: list[Order | Release]) -> None:
         """The calls, each before the next look: the real performer works in turn, too. Some are lost."""
         for ask in asks:
             if self.world.happens(self.simulation.faults.lost):
                 continue
             if isinstance(ask, Order):
                 self.order(ask)
-                self._answer(start, Ordered(ask.id))
+                self._answer(server, cycle, Ordered(ask.id))
             else:
                 self.release(ask.nodes)
-                self._answer(start, GivenBack(ask.nodes))
+                self._answer(server, cycle, GivenBack(ask.nodes))
 
-    def _answer(self, start: int, command: Ordered | GivenBack) -> None:
-        server = self.simulation.server
-        if server.cycle is not None and server.starts == start:
-            self.world.after(0.01, self._do, start, command)
+    def _answer(self, server: Server, cycle: Cycle, command: Ordered | GivenBack) -> None:
+        if server.cycle is cycle:
+            self.world.after(0.01, self._do, server, cycle, command)
 
-    def _do(self, start: int, command: Ordered | GivenBack) -> None:
-        server = self.simulation.server
-        if server.cycle is not None and server.starts == start:
+    def _do(self, server: Server, cycle: Cycle, command: Ordered | GivenBack) -> None:
+        if server.cycle is cycle:
             server.do(command, _ignore, _ignore)
 
     def left(self) -> tuple[str, str] | None:

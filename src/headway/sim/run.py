@@ -7,19 +7,22 @@ everything must settle in bounded time.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 
 from headway.core.model import Pool, Resources
 from headway.settings import Settings
 from headway.sim import faults, judgement
+from headway.sim.broken import Broken
 from headway.sim.checkpoints import Checkpoints
 from headway.sim.engine import Engine
 from headway.sim.network import Network
 from headway.sim.node import Machine
-from headway.sim.oracle import Broken, Oracle
+from headway.sim.oracle import Oracle
 from headway.sim.ordered import SHAPE, OrderedEngine
 from headway.sim.server import Server, SimStore
+from headway.sim.servers import Peer, Several
 from headway.sim.storage import SimStorage
 from headway.sim.workload import Workload
 from headway.sim.world import World
@@ -33,17 +36,26 @@ POOL = "sim"
 class Simulation:
     """All parts of one world."""
 
-    def __init__(self, seed: int, weather: Mapping[str, float] | None = None, ordered: bool = False) -> None:
+    def __init__(
+        self, seed: int, weather: Mapping[str, float] | None = None, ordered: bool = False, servers: int | None = None
+    ) -> None:
         self.ordered = ordered
         self.world = World(seed)
         chance = self.world.chance
         self.faults = faults.draw(chance)
+        apart = Random(f"{seed} servers")
+        several = servers_of(seed, apart) if servers is None else servers
+        if several > 1:
+            faults.draw_for_several(self.faults, apart)
         if weather is not None:
             self.faults = faults.Faults(**weather)
         self.drawn = dict(vars(self.faults))
         self.lease_s = chance.choice((30.0, 60.0, 120.0, 600.0))
         machines = chance.randint(2, 5)
-        self.settings = Settings(look_every_s=5.0, tick_every_s=2.0)
+        lead_lease_s = apart.choice((3.0, 6.0, 12.0))
+        self.settings = Settings(
+            look_every_s=5.0, tick_every_s=2.0, lead_lease_s=lead_lease_s, glance_every_s=lead_lease_s / 4
+        )
         self.pool = Pool(POOL, "sim", machines, machines, lease_s=self.lease_s)
         if ordered:
             self.pool = Pool(
@@ -59,12 +71,25 @@ class Simulation:
         if not ordered:
             self.machines = {machine.name: machine for machine in map(self._machine, range(1, machines + 1))}
             self.granted = [machine.granted for machine in self.machines.values()]
-        self.server = Server(self)
+        self.peers: list[Peer] = []
+        self.server: Server | Several
+        if several > 1:
+            self.server = Several(self, several)
+            self.peers = self.server.peers
+        else:
+            self.server = Server(self)
         self.engine = OrderedEngine(self) if ordered else Engine(self, proves_death=chance.random() < 0.5)
         self.busy_s = chance.choice((120.0, 300.0, 600.0))
         self.workload = Workload(self, chance.randint(5, 12), self.busy_s * 0.7)
         self.weather = faults.Weather(self)
         self.world.after(LOOK_INTO_THE_BOOK_EVERY_S, self._look_into_the_book)
+
+    @property
+    def servers(self) -> Sequence[Server]:
+        return [self.server] if isinstance(self.server, Server) else self.peers
+
+    def peer_at(self, url: str) -> Peer:
+        return next(peer for peer in self.peers if peer.address == url)
 
     def _machine(self, number: int) -> Machine:
         chance = self.world.chance
@@ -110,9 +135,16 @@ class Result:
     story: str = ""
 
 
-def run_seed(seed: int, weather: Mapping[str, float] | None = None, ordered: bool = False) -> Result:
+def servers_of(seed: int, chance: Random) -> int:
+    """Every eighth world has several servers; the others have one, as they always had."""
+    return chance.choice((2, 3)) if seed % 8 == 3 else 1
+
+
+def run_seed(
+    seed: int, weather: Mapping[str, float] | None = None, ordered: bool = False, servers: int | None = None
+) -> Result:
     """Live through one seed, in its own weather or in this one, and say how it went."""
-    simulation = Simulation(seed, weather, ordered)
+    simulation = Simulation(seed, weather, ordered, servers)
     world = simulation.world
     try:
         simulation.live()

@@ -14,10 +14,10 @@ from headway.control.commands import Command
 from headway.control.cycle import Ask, Cycle
 from headway.core.errors import HeadwayError, Unavailable
 from headway.core.model import JobId
+from headway.sim.broken import Broken
 from headway.sim.network import Answer, Fail
-from headway.sim.oracle import Broken
 from headway.store.memory import MemoryStore
-from headway.store.protocol import Batch, Committed
+from headway.store.protocol import Batch, Committed, Store
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
@@ -34,33 +34,37 @@ class SimStore(MemoryStore):
     """The memory store, observed after each save, sometimes full, and a place where the server may die."""
 
     def __init__(self, simulation: Simulation) -> None:
-        super().__init__()
+        super().__init__(lambda: simulation.world.now + WALL_0)
         self.simulation = simulation
         self.full = False
 
-    def commit(self, batch: Batch, epoch: int | None = None) -> Committed:
+    def commit(self, batch: Batch, epoch: int | None = None, by: Server | None = None) -> Committed:
         world, faults = self.simulation.world, self.simulation.faults
         if world.happens(faults.crash_before_commit):
             raise Crashed("before a commit")
         if self.full:
             raise Unavailable("the disk is full")
         committed = super().commit(batch, epoch)
-        self.simulation.oracle.saved(batch, committed, self)
+        self.simulation.oracle.saved(batch, committed, self, by or self.simulation.servers[0], epoch)
         if world.happens(faults.crash_after_commit):
             raise Crashed("after a commit")
         return committed
 
 
 class Server:
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, wall_offset_s: float = WALL_0) -> None:
         self.simulation = simulation
         self.world = simulation.world
         self.cycle: Cycle | None = None
-        self.wall_offset_s = WALL_0
+        self.wall_offset_s = wall_offset_s
         self.mono_lag_s = 0.0
         self.asleep_until = 0.0
         self.starts = 0
+        self.process = ""  # Another one after each start, where there are several servers.
         self.ids = 0
+        # In the server's monotonic seconds, which stand still while its machine sleeps:
+        self.heard_at: dict[str, float] = {}  # When a call of a node last reached it while it was awake.
+        self.listening_since = 0.0
         self._inbox: list[Ask | Callable[[], Ask]] = []
         self._turn_due = False
         self.start()
@@ -78,16 +82,21 @@ class Server:
             store.drop_lead(held.server, held.epoch)
         lead = store.take_lead(f"server-{self.starts}", "", self.wall(), simulation.settings.lead_lease_s)
         assert lead is not None
+        self._begin_cycle(store, lead.epoch)
+        self.world.tell("server", f"started with epoch {lead.epoch}")
+
+    def _begin_cycle(self, store: Store, epoch: int) -> Cycle:
+        simulation = self.simulation
         self._inbox = []
         self._clock = SteadyClock(self.wall, lambda: self.world.now)
         self.cycle = Cycle(
-            store, simulation.settings, [simulation.pool], lead.epoch, self.mono(), _ignore,
+            store, simulation.settings, [simulation.pool], epoch, self.mono(), _ignore,
             storage={"mark": simulation.storage.mark},
         )  # fmt: skip
-        simulation.oracle.listening_since = self.mono()
-        self.world.tell("server", f"started with epoch {lead.epoch}")
+        self.listening_since = self.mono()
         self.world.after(simulation.settings.tick_every_s, self._tick, self.cycle)
         self._turn_soon()
+        return self.cycle
 
     def crash(self, why: str) -> None:
         if self.cycle is None:
@@ -102,16 +111,22 @@ class Server:
         if self.cycle is None or self.asleep:
             return
         self.world.tell("server", f"sleeps for {for_s:.1f} s")
+        self._fall_asleep(for_s, clock_stops)
+
+    def _fall_asleep(self, for_s: float, clock_stops: bool) -> None:
         self.asleep_until = self.world.now + for_s
         self._slept_at, self._slept_mono = self.world.now, self.mono()
         self._clock_stops = clock_stops
         self.world.at(self.asleep_until, self.wake)
 
+    def cut_off(self, for_s: float) -> None:
+        """A server alone has its database beside it."""
+
     def wake(self) -> None:
         if self.asleep_until:
             self._rouse()
             if self.mono() - self._slept_mono > self.simulation.settings.tick_gap_s:
-                self.simulation.oracle.listening_since = self.mono()
+                self.listening_since = self.mono()
             self._turn_soon()
 
     def _rouse(self) -> None:
@@ -132,6 +147,21 @@ class Server:
 
     def mono(self) -> float:
         return self.world.now - self.mono_lag_s
+
+    def leader(self) -> Server | None:
+        """Who leads the store, of all who may think so."""
+        return self if self.cycle is not None else None
+
+    def at(self, url: str) -> Server:
+        return self
+
+    def a_server(self) -> Server:
+        """One to which something happens."""
+        return self
+
+    def ask(self, command: Command, answer: Answer, fail: Fail) -> None:
+        """A user's request arrives."""
+        self.do(command, answer, fail)
 
     def new_id(self) -> JobId:
         self.ids += 1
@@ -154,15 +184,22 @@ class Server:
         cycle = self.cycle
 
         def begin() -> Ask:
-            self.simulation.oracle.heard_at[str(body["node"])] = self.mono()
+            self.heard_at[str(body["node"])] = self.mono()
             sync = cycle.heard(body, self.mono())
 
             def done(_: object) -> None:
-                cycle.reply(sync, self.now(), self.mono(), self._touch(answer))
+                try:
+                    cycle.reply(sync, self.now(), self.mono(), self._granting(cycle, answer, fail))
+                except HeadwayError as error:
+                    fail(error)
 
             return Ask(sync, done, self._complain(fail))
 
         self._put(begin)
+
+    def _granting(self, cycle: Cycle, answer: Answer, fail: Fail) -> Answer:
+        """How an agent gets its answer, with which its node's lease is renewed."""
+        return self._touch(answer)
 
     def _touch(self, answer: Answer) -> Answer:
         def deliver(what: Any) -> None:

@@ -15,9 +15,9 @@ from headway.control.repeating import Preempt
 from headway.core.errors import Conflict, NotFound, UserError
 from headway.core.model import Job, JobId, Resources, split_key
 from headway.core.spec import JobSpec
+from headway.sim.broken import Broken
 from headway.sim.checkpoints import EVERY_S
 from headway.sim.node import Script
-from headway.sim.oracle import Broken
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
@@ -134,7 +134,7 @@ class Workload:
                 raise Broken("safety", plan.acknowledged or plan.name, f"a good request was refused: {error}")
 
         network, server = self.simulation.network, self.simulation.server
-        network.call("user", lambda answer, fail: server.do(command, answer, fail), done, not_done, 10.0)
+        network.call("user", lambda answer, fail: server.ask(command, answer, fail), done, not_done, 10.0)
 
     def _submit(self, plan: Plan) -> None:
         command = Submit((plan.spec,), "ann", self.simulation.server.new_id, plan.name, "digest")
