@@ -9,6 +9,8 @@ import json
 import os
 import socket
 
+from headway_agent.addresses import Addresses
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping, Sequence
@@ -32,9 +34,8 @@ class Home:
     """
 
     def __init__(self, urls: str, server_file: str, token_file: str, told_file: str = "") -> None:
-        self._urls, self._server_file, self._token_file, self._told_file = urls, server_file, token_file, told_file
-        self._turn = 0
-        self._leader = ""
+        self._server_file, self._token_file, self._told_file = server_file, token_file, told_file
+        self._servers = Addresses(urls.split(","))
         self.via = ""
         self.token = ""
         self.read_token()
@@ -43,19 +44,18 @@ class Home:
 
     def patience_s(self, alone_s: float, several_s: float) -> float:
         """How long to wait: less where another server takes the place of a silent one within seconds."""
-        return several_s if "," in self._urls else alone_s
+        return several_s if self._servers.several else alone_s
 
     def told(self, urls: Sequence[str]) -> None:
         """The leader says where all servers are; kept, for an agent that is started again."""
-        known = [url for url in self._urls.split(",") if url]
+        known = self._servers.urls
         fresh = [str(url) for url in urls if "://" in str(url)]
         if self._server_file or not fresh or set(fresh) <= set(known):
             return
-        kept = fresh + [url for url in known if url not in fresh]
-        self._urls = ",".join(kept[:SERVERS_MAX])
+        self._servers.urls = (fresh + [url for url in known if url not in fresh])[:SERVERS_MAX]
         try:
             with open(self._told_file + ".new", "w") as file:
-                json.dump(self._urls.split(","), file)
+                json.dump(self._servers.urls, file)
             os.replace(self._told_file + ".new", self._told_file)
         except OSError:
             pass  # What was given at the start leads there as well.
@@ -66,33 +66,28 @@ class Home:
                 told = [str(url) for url in json.load(file)]
         except (OSError, ValueError, TypeError):
             return
-        known = [url for url in self._urls.split(",") if url]
-        self._urls = ",".join(known + [url for url in told if url not in known])
+        self._servers.urls += [url for url in told if url and url not in self._servers.urls]
 
     def url(self) -> str:
         if self._server_file:
             try:
                 with open(self._server_file) as file:
                     said = json.load(file)
-                self._urls, self.via = str(said["url"]), str(said.get("via", ""))
+                self._servers.urls = [url for url in str(said["url"]).split(",") if url]
+                self.via = str(said.get("via", ""))
             except (OSError, ValueError, KeyError, TypeError):
                 pass  # Being rewritten, or not there yet: the last known address is the best guess.
-        known = [url for url in self._urls.split(",") if url]
-        return self._leader or (known[self._turn % len(known)] if known else "")
+        return self._servers.now()
 
     def silent(self, url: str) -> None:
         """This address did not answer: try the next one."""
-        if url == self.url():
-            if not self._leader:
-                self._turn += 1
-            self._leader = ""
+        self.url()
+        self._servers.silent(url)
 
     def pointed_to(self, leader: str) -> None:
         """A server that does not lead says who does; one that does not know it is passed over."""
-        if leader and not self.via:
-            self._leader = leader
-        else:
-            self.silent(self.url())
+        self.url()
+        self._servers.pointed_to("" if self.via else leader)
 
     def read_token(self) -> None:
         try:

@@ -17,7 +17,7 @@ from headway.sim.keeper import SOCKET_S, Keeper
 from headway.sim.network import Call, NoAnswer
 from headway.sim.storage import Piece, StorageBroken
 from headway_agent import decide as agent
-from headway_agent.wire import Home
+from headway_agent.addresses import Addresses
 
 if TYPE_CHECKING:
     from headway.sim.node import Machine
@@ -36,7 +36,7 @@ class Agent:
         # As the real one: a number that grows even where the disk with the last one is lost.
         self.epoch = machine.disk.agent_epoch = max(machine.disk.agent_epoch + 1, int(self.world.now))
         self.state = agent.State(machine.name, self.simulation.pool.name, machine.boot_id, self.epoch)
-        self._home = Home(",".join(peer.address for peer in self.simulation.peers), "", "")
+        self._servers = Addresses([peer.address for peer in self.simulation.peers])
         self.keeper: Keeper | None = None
         self._calls: dict[int, Call] = {}
         self._resting = False
@@ -181,8 +181,8 @@ class Agent:
         self._call(seq, body, sent_at=self.world.now)
 
     def _call(self, seq: int, body: dict[str, Any], sent_at: float, pointed: bool = False) -> None:
-        machine, url = self.machine, self._home.url()
-        patience_s = self._home.patience_s(PATIENCE_S, 10.0)
+        machine, url = self.machine, self._servers.now()
+        patience_s = 10.0 if self._servers.several else PATIENCE_S
 
         def failed(error: BaseException) -> None:
             machine.after(0.0, self._turned_away, seq, body, url, pointed, error)
@@ -201,12 +201,12 @@ class Agent:
         if not self.alive:
             return
         if isinstance(error, NotLeader):
-            self._home.pointed_to(error.leader)
+            self._servers.pointed_to(error.leader)
             if error.leader and not pointed:
                 self._call(seq, body, self._calls[seq].sent_at, pointed=True)
                 return
         elif isinstance(error, NoAnswer | Unavailable):
-            self._home.silent(url)
+            self._servers.silent(url)
         self._failed(seq, error)
 
     def _answered(self, seq: int, reply: dict[str, Any]) -> None:
@@ -235,7 +235,7 @@ class Agent:
         if not self._resting:
             self._resting = True
             least_s, most_s = RETRY_S
-            self.machine.after(self.world.between(least_s, self._home.patience_s(most_s, 1.0)), self._rested)
+            self.machine.after(self.world.between(least_s, 1.0 if self._servers.several else most_s), self._rested)
         self._take(agent.Superseded() if isinstance(error, StaleAgent) else agent.NotAnswered(seq))
 
     def _rested(self) -> None:

@@ -5,7 +5,7 @@ Swarm: most seeds have only a few kinds of faults, so that rare combinations are
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -42,9 +42,9 @@ class Faults:
     store_fills_per_hour: float = 0.0
     storage_fails_per_hour: float = 0.0
     storage_moves_per_hour: float = 0.0
-    database_cut_per_hour: float = 0.0
-    commit_unanswered: float = 0.0
-    read_fails: float = 0.0
+    database_cut_per_hour: float = field(default=0.0, repr=False)  # Not of a single server's weather.
+    commit_unanswered: float = field(default=0.0, repr=False)  # Not of a single server's weather.
+    read_fails: float = field(default=0.0, repr=False)  # Not of a single server's weather.
 
     def stop(self) -> None:
         for each in fields(self):

@@ -332,6 +332,10 @@ class Several:
     def ask(self, command: Command, answer: Answer, fail: Fail) -> None:
         self.world.chance.choice(self.peers).ask(command, answer, fail)
 
+    def crash(self, why: str) -> None:
+        for peer in self.peers:
+            peer.crash(why)
+
     def wake(self) -> None:
         for peer in self.peers:
             peer.heal()
