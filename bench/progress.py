@@ -9,10 +9,8 @@ import hashlib
 import http.client
 import json
 import os
-import random
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import slowdown
 from bench.house import House, house
 from headway_agent.parts import Known, send_files, signature_of
 from headway_agent.remote import Remote
@@ -30,27 +29,8 @@ GIB = 1 << 30
 SMALL_FILES, SMALL_BYTES = 10_000, 20_000
 TIMES = 2
 LOSSES = 3
-PAIRS = 8
 PIECE = 1 << 20
 
-LOOP = """
-import os, sys, time
-place = os.environ.get("HEADWAY_CHECKPOINT_DIR") or sys.argv[1]
-def busy():
-    total = 0.0
-    for i in range(60000):
-        total += (i * 7919 % 104729) ** 0.5
-    return total
-busy()
-begin, used = time.perf_counter(), time.process_time()
-for step in range(1, 301):
-    busy()
-    if step % 100 == 0:
-        with open(f"{place}/model.tmp", "wb") as file:
-            file.write(os.urandom(4 << 20))
-        os.replace(f"{place}/model.tmp", f"{place}/model-{step}.pt")
-print("took", time.perf_counter() - begin, time.process_time() - used, flush=True)
-"""
 LINES = """
 import os, time
 print("line", time.clock_gettime(time.CLOCK_BOOTTIME), os.getpid(), flush=True)
@@ -218,49 +198,22 @@ def _bundles() -> list[Measured]:
 
 
 def _slow_down() -> list[Measured]:
-    """The same training with and without Headway, in pairs one right after the other, so that both meet the same
-    machine; which goes first changes from pair to pair. The median of the pairs' quotients counts."""
-    with house() as mine:
-        script = mine.home / "loop.py"
-        script.write_text(LOOP)
-        walls, cpus = [], []
-        for number in range(PAIRS):
-            if number % 2:
-                within, without = _within(mine, script), _without(mine, script)
-            else:
-                without, within = _without(mine, script), _within(mine, script)
-            walls.append((within[0] / without[0] - 1) * 100)
-            cpus.append((within[1] / without[1] - 1) * 100)
-    low, high = _interval(walls)
-    how = f"median of {PAIRS} interleaved pairs, 95 % interval {low:.1f} to {high:.1f} %"
+    found = slowdown.measure()
+    low, high = found.wall_interval
+    how = f"median of {found.pairs} interleaved pairs, 95 % interval {low:.1f} to {high:.1f} %"
+    parts = ", ".join(f"{name} {percent:.2f}" for name, percent in found.parts)
+    share = f"of one core {found.core_percent:.2f} %"
     return [
-        Measured(f"a training with checkpoints is slower under Headway by ({how})", statistics.median(walls), " %", 1),
-        Measured("… and its processor time is larger by", statistics.median(cpus), " %"),
-    ]
-
-
-def _without(mine: House, script: Path) -> tuple[float, float]:
-    with tempfile.TemporaryDirectory(dir=mine.home) as place:
-        said = subprocess.run([sys.executable, str(script), place], capture_output=True, text=True, check=True)
-    return _took(said.stdout)
-
-
-def _within(mine: House, script: Path) -> tuple[float, float]:
-    job = mine.run("run", "-d", "-o", "name", "--no-bundle", "--", sys.executable, str(script)).strip()
-    mine.run("wait", job)
-    return _took(mine.run("logs", job))
-
-
-def _took(output: str) -> tuple[float, float]:
-    words = next(line for line in output.splitlines() if line.startswith("took")).split()
-    return float(words[1]), float(words[2])
-
-
-def _interval(values: list[float]) -> tuple[float, float]:
-    """Where the median lies with 95 % probability, by drawing from the values again and again."""
-    chance = random.Random(1)
-    medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(2000))
-    return medians[50], medians[-51]
+        Measured(
+            f"a training is slower under Headway by ({how})",
+            found.wall_percent, " %", 1,
+        ),
+        Measured("… its own processor time, the least of each kind, is larger by", found.own_percent, " %", 1),
+        Measured(
+            f"… and all processes of Headway use, of the training's processor time ({parts}; {share})",
+            found.ours_percent, " %", 1,
+        ),
+    ]  # fmt: skip
 
 
 # --- from loss to the next attempt ----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import json
@@ -541,6 +542,22 @@ def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], Non
     import uvicorn
 
     class HttpServer(uvicorn.Server):
+        _loop: asyncio.AbstractEventLoop | None = None
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name == "should_exit" and value and self._loop is not None:
+                with contextlib.suppress(RuntimeError):  # It has ended already.
+                    self._loop.call_soon_threadsafe(self._ending.set)
+
+        async def main_loop(self) -> None:
+            """Tick once a second and when it shall end; uvicorn's own ticks ten times a second, all day long."""
+            self._ending = asyncio.Event()
+            self._loop = asyncio.get_running_loop()
+            while not await self.on_tick(0):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._ending.wait(), 1.0)
+
         def handle_exit(self, sig: int, frame: Any) -> None:
             end()
 

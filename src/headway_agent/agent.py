@@ -86,7 +86,9 @@ KEEPER_RETRY_S = 0.02
 IDLE_S = 0.05
 HURRY_S = 0.05
 OTHER_VERSION_S = 0.3
-LOOK_S = 0.5  # How often output files of running tasks are looked at,
+SHIP_AT_BYTES, SHIP_EVERY_S = 256 << 10, 2.0
+LOOK_S = 0.5  # How often output files of running tasks are looked at where they grow fast,
+CALM_LOOK_S = 2.0  # how often where they do not,
 LOOK_S_PER_TASK = 0.001  # and at least so long for each of them: looking must not become the node's main work.
 
 
@@ -148,6 +150,7 @@ class Agent:
         self.ship_backoff_s = 0.0
         self.ship_at_s = 0.0
         self.looked_at_s = 0.0
+        self.look_every_s = LOOK_S
         self.shipped_all_at_s = 0.0
         self.more_to_ship = False
 
@@ -294,7 +297,7 @@ class Agent:
             self.janitor.ask(partial(remove_tree, path))
 
     def _kept(self, told: Mapping[str, Any]) -> Kept:
-        exits = tuple(_exit(*each) for each in told["exits"])
+        exits = tuple(Exit(*each) for each in told["exits"])
         over = told["phase"] == "over"
         ended = over or bool(told.get("stays_s"))
         directory = self.node_dir.task(told["task"])
@@ -323,7 +326,7 @@ class Agent:
                 self.overseer.watch(key, watch[0])
         stays = dict(news.get("stays", ()))
         for key, *told in news.get("exits", ()):
-            self.happened(RankExited(key, _exit(*told), key in stays))
+            self.happened(RankExited(key, Exit(*told), key in stays))
         for key, stays_s in stays.items():
             self._stays(key, stays_s)
         for key in news.get("over", ()):
@@ -504,7 +507,7 @@ class Agent:
             return self.ship_at_s
         if not self.state.going:
             return None
-        every_s = max(LOOK_S, len(self.state.going) * LOOK_S_PER_TASK)
+        every_s = max(self.look_every_s, len(self.state.going) * LOOK_S_PER_TASK)
         if not self.state.follow.isdisjoint(self.state.going):
             every_s = self.flags.get("ship_follow_every_s", 0.2)
         return max(self.ship_at_s, self.looked_at_s + every_s)
@@ -525,8 +528,8 @@ class Agent:
             task = state.tasks[key]
             if task.resumable:
                 wanted.append(shipping.Wanted(key, self.node_dir.task(key), task.shipped, task.sizes))
-        everything = now - self.shipped_all_at_s >= self.flags.get("ship_every_s", 2.0)
-        at_bytes = 1 if everything else self.flags.get("ship_at_bytes", 256 << 10)
+        everything = now - self.shipped_all_at_s >= self.flags.get("ship_every_s", SHIP_EVERY_S)
+        at_bytes = 1 if everything else self.flags.get("ship_at_bytes", SHIP_AT_BYTES)
         for task in map(state.tasks.__getitem__, state.going):
             if task.resumable:
                 least = 1 if task.key in state.follow else at_bytes
@@ -548,6 +551,8 @@ class Agent:
             self.pack_number += 1
         if isinstance(result, shipping.Pack):
             self.more_to_ship = result.more
+            calm = result.size < self.flags.get("ship_at_bytes", SHIP_AT_BYTES) / 8
+            self.look_every_s = min(CALM_LOOK_S, self.flags.get("ship_every_s", SHIP_EVERY_S)) if calm else LOOK_S
             self.ship_backoff_s = self.ship_at_s = 0.0
             self.happened(Troubled("logs", ""))
             if result.ranges:
@@ -559,10 +564,6 @@ class Agent:
         self.ship_at_s = boottime_s() + self.ship_backoff_s
         self.happened(Troubled("logs", f"output waits on the node: {result}"))
         self.log.say("output not shipped", detail=str(result), again_in_s=self.ship_backoff_s)
-
-
-def _exit(rank: int, exit_code: int | None, number: int | None, ours: str, oom: bool, note: str) -> Exit:
-    return Exit(rank, exit_code, number, ours, oom, note)
 
 
 def main(flags: Mapping[str, Any]) -> int:

@@ -55,6 +55,7 @@ class Charge:
         self.artifacts_at_s: float | None = 0.0
         self.backoff_s = 0.0
         self.step_said: int | None = None
+        self.step_said_s = 0.0
 
     @property
     def checkpoints(self) -> str:

@@ -21,6 +21,7 @@ from headway_agent.happenings import ArtifactStored, CheckpointStored, Salvaged,
 from headway_agent.inotify import APPEARED, MISSED, MOVED, WRITTEN
 from headway_agent.nodedir import boottime_s
 from headway_agent.parts import Changed, send_files
+from headway_agent.progress import STEPS_EVERY_S
 from headway_agent.restoring import look, sealed
 from headway_agent.storing import StoreFailed, StoreRefused, put
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from headway_agent.storing import Objects
 
 GATHER_S = 0.05  # Events that come together are looked at together.
-SDK_EVERY_S = 0.5
+SDK_EVERY_S = 1.0
 POLL_EVERY_S = 2.0  # Where the kernel gives no watches.
 AGAIN_S = 0.2
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
@@ -338,8 +339,10 @@ class Checkpointer:
                 charge.knowledge.seen_step = max(step, charge.knowledge.seen_step or 0)
             charge.look_at_s = 0.0
         step = charge.knowledge.seen_step
-        if step is not None and step != charge.step_said:
-            charge.step_said = step
+        # No more often than the server hears of it: each telling wakes the main loop, while the ranks want to work.
+        due = bool(charge.end) or now - charge.step_said_s >= STEPS_EVERY_S
+        if step is not None and step != charge.step_said and due:
+            charge.step_said, charge.step_said_s = step, now
             self._tell(Stepped(charge.key, step))
 
     # --- artifacts ---

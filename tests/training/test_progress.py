@@ -97,6 +97,11 @@ def test_metrics_are_lines_of_plain_numbers(job: Path, monkeypatch: pytest.Monke
     assert told[0]["bad"] == "nan"
 
 
+def test_a_step_in_the_place_of_metrics_is_refused_inside_a_job_and_outside(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"not 0; a step is given as step=0"):
+        headway.log(0, loss=1.0)  # type: ignore[arg-type]
+
+
 def test_without_a_step_metrics_go_on_where_the_checkpoint_ended(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_RESUME_STEP", "10")
     headway.log(loss=1)

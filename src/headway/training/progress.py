@@ -122,6 +122,8 @@ def stop_requested() -> Notice | None:
 def log(metrics: Mapping[str, Any] | None = None, step: int | None = None, **more: Any) -> None:
     """Record metrics of a step: `headway.log({"loss": loss}, step=step)`. Without a step: one more than the last."""
     global _last_step
+    if metrics is not None and not hasattr(metrics, "keys"):
+        raise TypeError(f"log: expected names and values, not {metrics!r:.80}; a step is given as step={metrics!r:.80}")
     if step is None:
         if _last_step < 0 and os.environ.get("HEADWAY_RESUME_STEP"):
             _last_step = int(os.environ["HEADWAY_RESUME_STEP"])
