@@ -28,7 +28,7 @@ from headway.api import (
 )
 from headway.api.access import Gate, guard
 from headway.api.following import Front
-from headway.api.lane import FastLane, hot_routes
+from headway.api.lane import HotRoutes, Lane, NoSurprise, hot_routes
 from headway.api.services import Services
 
 ROUTES = (
@@ -44,7 +44,7 @@ def create_app(services: Services) -> FastAPI:
         services.hub.last_seq = services.store.last_seq()
         yield
 
-    app = FastAPI(
+    app = Lane(
         title="Headway",
         version=services.about["version"],
         lifespan=lifespan,
@@ -56,8 +56,8 @@ def create_app(services: Services) -> FastAPI:
     routers = [guard(module.routes(services), services) for module in ROUTES]
     for router in routers:
         app.include_router(router)
-    # The last to be added is the first to be met: who calls, then whether this server leads, then the fast lane.
-    app.add_middleware(FastLane, hot=hot_routes(routers, services))
+    # The last to be added is the first to be met: who calls, then whether this server leads.
     app.add_middleware(Front, standing=services.standing)
     app.add_middleware(Gate, services=services)
+    app.open_lane(NoSurprise(Gate(Front(HotRoutes(hot_routes(routers, services)), services.standing), services)))
     return app

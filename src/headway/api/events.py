@@ -86,7 +86,8 @@ def routes(services: Services) -> APIRouter:
             events = await run_in_threadpool(services.store.events, after, PAGE, job)
             if events:
                 after = events[-1].seq
-                yield "".join(map(message, await run_in_threadpool(witness.seen_by, actor, events)))
+                seen = events if actor.admin else await run_in_threadpool(witness.seen_by, actor, events)
+                yield "".join(map(message, seen))
             elif job is not None:
                 after = max(after, newest)
             if 0 < len(events) < PAGE:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.routing import APIRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.api import problems
 from headway.api.access import Handler, checked
@@ -31,20 +31,52 @@ def hot_routes(routers: list[APIRouter], services: Services) -> dict[tuple[str, 
     return found
 
 
-class FastLane:
-    """Plain ASGI, within the gate: who calls is known already."""
+class Lane(FastAPI):
+    """An application whose hot routes are met before anything that only the others need."""
 
-    def __init__(self, app: ASGIApp, hot: Mapping[tuple[str, str], Handler]) -> None:
-        self._app = app
+    def open_lane(self, lane: ASGIApp) -> None:
+        """Send what is hot this way: an app that checks who calls, and answers."""
+        self._lane = lane
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (scope["method"], scope["path"]) in HOT:
+            scope["app"] = self
+            await self._lane(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+class HotRoutes:
+    """The end of the fast lane: the function of the route, and its errors as documents."""
+
+    def __init__(self, hot: Mapping[tuple[str, str], Handler]) -> None:
         self._hot = hot
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        handler = self._hot.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
-        if handler is None:
-            await self._app(scope, receive, send)
-            return
         try:
-            response = await handler(Request(scope, receive))
+            response = await self._hot[scope["method"], scope["path"]](Request(scope, receive))
         except HeadwayError as error:
             response = problems.of(error)
         await response(scope, receive, send)
+
+
+class NoSurprise:
+    """The outermost: what nobody foresaw is logged, and answered like everything that goes wrong here."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def note(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, note)
+        except Exception:
+            if begun:
+                raise
+            await problems.of_the_unexpected(scope["path"])(scope, receive, send)

@@ -31,6 +31,12 @@ def of(error: HeadwayError) -> Response:
     return problem(error.status, error.kind, error.message, error.hint, **more)
 
 
+def of_the_unexpected(path: str) -> Response:
+    """The document of an error that is being handled and that nobody foresaw."""
+    log.exception("request failed", path=path)
+    return problem(500, "internal", "the server met something unexpected; its log has the details")
+
+
 def install(app: FastAPI) -> None:
     @app.exception_handler(HeadwayError)
     async def ours(request: Request, error: HeadwayError) -> Response:
@@ -49,5 +55,4 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
-        log.exception("request failed", path=request.url.path)
-        return problem(500, "internal", "the server met something unexpected; its log has the details")
+        return of_the_unexpected(request.url.path)

@@ -36,6 +36,7 @@ from headway.settings import Settings
 from headway.store.protocol import Committed, LeaderLost, LogRange, Store
 
 AGAIN_MOST = 5
+FEW = 64
 
 
 @dataclass
@@ -134,11 +135,15 @@ class Cycle:
         again = [ask for ask in good if committed.stale and ask.touched & committed.stale]
         if committed.stale:
             self._take_over_stale(desk, committed.stale)
+        # Few new jobs are entered first: whoever made them is shown what the book says. Many are entered after the
+        # answers: what is on disk is accepted, and nobody need wait for what we make of it in memory.
+        few = len(desk.new) <= FEW
+        if few:
+            self._enter_new(desk, committed)
         for ask in good:
             if ask not in again:
                 ask.done(ask.result)
-        if desk.new:
-            # After the answers: what is on disk is accepted, and nobody need wait for what we make of it in memory.
+        if not few:
             self._enter_new(desk, committed)
         left = self.plan_due and not place
         self.plan_due = left or bool(desk.new or desk.changed or desk.nodes or desk.setup)

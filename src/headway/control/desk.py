@@ -7,7 +7,7 @@ the facts in between, and which command touched which job (so that a stale one i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from headway.control.book import Book
 from headway.core import lifecycle
@@ -16,6 +16,7 @@ from headway.core.errors import NotFound
 from headway.core.events import Event, record
 from headway.core.lifecycle import Progressed, Signal
 from headway.core.model import Job, JobId, Node
+from headway.core.replacing import replace
 from headway.store.protocol import Batch, Files, Forget, JobChange, LogRange, Setup, Store, SubmitKey
 
 

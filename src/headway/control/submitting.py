@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import graphlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headway.control.desk import Desk
 from headway.control.house import nearest
@@ -18,6 +18,7 @@ from headway.core import admission
 from headway.core.errors import BadInput, NotFound
 from headway.core.model import Job, JobId, Pool, Queue
 from headway.core.pool_spec import LEAVING
+from headway.core.replacing import replace
 from headway.core.spec import JobSpec
 from headway.core.wishes import NO_WISHES, After
 from headway.store.protocol import JobFilter

@@ -7,7 +7,7 @@ that has moved on, and is dropped by `step`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from headway.control import progress, sessions
@@ -18,6 +18,7 @@ from headway.core.errors import BadInput, HeadwayError
 from headway.core.events import Event
 from headway.core.lifecycle import Claimed, NodeLost, PrepareFailed, Refused, Signal, Stayed, TaskEnded, TaskMissing
 from headway.core.model import Cause, Node, Outcome, Phase, Resources, State, split_key, task_key
+from headway.core.replacing import replace
 from headway.storage.protocol import check_key
 from headway.store.protocol import LogRange
 

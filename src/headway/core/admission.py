@@ -7,11 +7,11 @@ and quotas are. In a queue that allows waiting, pools may still come, and only q
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from headway.core.errors import BadInput
 from headway.core.fit import CPU_DUST, GPU_TYPE, Need, need_of, unsuited
 from headway.core.model import Node, Pool, Queue, Resources
+from headway.core.replacing import replace
 from headway.core.shares import Held, amounts_of, counters_of
 from headway.core.spec import JobSpec
 from headway.core.units import show_duration, show_size

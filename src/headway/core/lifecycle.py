@@ -7,12 +7,13 @@ come from control/; what may follow what is in states.py; whether to try again i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from headway.core import retry
 from headway.core.causes import TABLE, Whose
 from headway.core.model import Attempt, Cause, Job, NodeId, Outcome, Phase, State, Task
+from headway.core.replacing import replace
 from headway.core.spec import JobSpec
 from headway.core.states import HEARS
 

@@ -6,11 +6,12 @@ attempt settles.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headway.core.causes import TABLE, Again, Whose
 from headway.core.model import Cause, Job, Retries
 from headway.core.progress_spec import PLATFORM_MAX
+from headway.core.replacing import replace
 from headway.core.units import show_duration
 
 PLATFORM_RETRIES_MAX = PLATFORM_MAX
