@@ -96,6 +96,7 @@ def pages_max(store: SqlStore, pages: int) -> None:
         connection.execute(f"PRAGMA max_page_count={pages}").close()
 
     sa.event.listen(store._database.reads, "checkout", limit)
+    store._database.drop_writer()
 
 
 def spelled(path: Path) -> dict[str, str]:

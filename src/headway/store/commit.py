@@ -6,7 +6,8 @@ The transaction itself, and what becomes of errors, is in sql.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import sqlalchemy as sa
@@ -50,8 +51,10 @@ class Commit:
         statements: Statements,
         files: FileStatements,
         written: Mapping[JobId, Written],
+        together: Callable[[sa.Connection], AbstractContextManager[None]],
     ) -> None:
         self._connection = connection
+        self._together = together
         # The driver's own cursor: the statements are plain text already, and all else would cost more than they do.
         self._cursor: Any = connection.connection.cursor()
         self._sql = statements
@@ -68,14 +71,30 @@ class Commit:
         self._job_seq = 0
 
     def write(self, batch: Batch, epoch: int | None) -> Committed:
-        event_seq, job_seq, _, _, led, *_ = self._rows(self._sql.lock)[0]
-        if epoch is not None and epoch != led:
-            raise LeaderLost(f"this server led in epoch {epoch}; the store is in epoch {led}")
-        self._event_seq, self._job_seq = event_seq, job_seq
-        self._look_up(batch)
+        with self._together(self._connection):
+            event_seq, job_seq, _, _, led, *_ = self._rows(self._sql.lock)[0]
+            if epoch is not None and epoch != led:
+                raise LeaderLost(f"this server led in epoch {epoch}; the store is in epoch {led}")
+            self._event_seq, self._job_seq = event_seq, job_seq
+            self._look_up(batch)
         files = FileWriter(self._connection, self._files, batch.files) if batch.files is not None else None
         if files is not None:
             files.look()
+        with self._together(self._connection):
+            log_ends = self._write_plain(batch)
+            if (self._event_seq, self._job_seq) != (event_seq, job_seq):
+                self._cursor.execute(self._sql.count, (self._event_seq, self._job_seq, 1))
+        fenced = files.save(self._seqs) if files is not None else ()
+        if batch.setup is not None:
+            write_setup(self._connection, self._sql, batch.setup)
+        if batch.accounts is not None:
+            write_accounts(self._connection, self._sql, batch.accounts)
+        write_audit(self._connection, self._sql, batch.audit_without(self._stale))
+        first_job_seq = job_seq + 1 if self._job_seq > job_seq else 0
+        return Committed(self._event_seq, frozenset(self._stale), first_job_seq, log_ends, frozenset(fenced))
+
+    def _write_plain(self, batch: Batch) -> dict[Stream, int]:
+        """Jobs, events, nodes and logs: what nearly every batch brings."""
         self._save_jobs(batch)
         forgotten = self._forget(batch)
         for event in batch.events:
@@ -84,17 +103,7 @@ class Commit:
         for statement in self._sql.forget:
             self._run(statement, forgotten)
         self._run(self._sql.put_node, [rows.node_row(node) for node in batch.nodes])
-        log_ends = self._save_logs(batch)
-        fenced = files.save(self._seqs) if files is not None else ()
-        if batch.setup is not None:
-            write_setup(self._connection, self._sql, batch.setup)
-        if batch.accounts is not None:
-            write_accounts(self._connection, self._sql, batch.accounts)
-        write_audit(self._connection, self._sql, batch.audit_without(self._stale))
-        if (self._event_seq, self._job_seq) != (event_seq, job_seq):
-            self._cursor.execute(self._sql.count, (self._event_seq, self._job_seq, 1))
-        first_job_seq = job_seq + 1 if self._job_seq > job_seq else 0
-        return Committed(self._event_seq, frozenset(self._stale), first_job_seq, log_ends, frozenset(fenced))
+        return self._save_logs(batch)
 
     def _run(self, statement: str, many: list[Row]) -> None:
         if len(many) == 1:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +16,7 @@ from sqlalchemy import exc
 
 OUT_OF_ORDER = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError)
 BUSY_S = 15.0
+TRUSTED_S = 0.5  # A writer's connection that was used within it needs no proof that it lives.
 READERS_MOST = 24
 SCHEMA_LOCK = 0x6865_6164_7761_79  # "headway": what servers that make or migrate the tables hold in PostgreSQL.
 
@@ -50,6 +53,8 @@ class Database:
             *OUT_OF_ORDER,
             *(getattr(driver, word) for word in words),
         )
+        self._writer: sa.Connection | None = None
+        self._written_at = 0.0
 
     def now(self, connection: sa.Connection) -> float:
         """The time by the database's clock, which all servers on it share; SQLite has but this machine's."""
@@ -62,7 +67,44 @@ class Database:
         if not self.is_sqlite:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
 
+    def writer(self) -> sa.Connection:
+        """The connection of the one who writes. It is kept: to fetch and return one costs as much as a small commit."""
+        if self._writer is not None and time.monotonic() - self._written_at > TRUSTED_S and not self._answers():
+            self.drop_writer()
+        if self._writer is None:
+            self._writer = self.writes.connect()
+        self._written_at = time.monotonic()
+        return self._writer
+
+    def _answers(self) -> bool:
+        """Whether the writer's connection, unused for a while, still leads anywhere."""
+        try:
+            raw: Any = self._writer and self._writer.connection.dbapi_connection
+            return self.is_sqlite or self.writes.dialect.do_ping(raw)
+        except self.out_of_order:
+            return False
+
+    def drop_writer(self) -> None:
+        """After an error nobody knows what the connection is good for."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(*self.out_of_order):
+                writer.invalidate()
+                writer.close()
+
+    @contextmanager
+    def together(self, connection: sa.Connection) -> Iterator[None]:
+        """PostgreSQL is sent these statements one after another, and waited for only where an answer is read."""
+        if self.is_sqlite:
+            yield
+            return
+        raw: Any = connection.connection.driver_connection
+        with raw.pipeline():
+            yield
+
     def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
         self.reads.dispose()
 
 

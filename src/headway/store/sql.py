@@ -77,7 +77,7 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
             if change.job.version != change.expected_version + 1:
                 raise wrong_version(change)
         with self._writing() as connection:
-            commit = Commit(connection, self._sql, self._files, self._written)
+            commit = Commit(connection, self._sql, self._files, self._written, self._database.together)
             done = commit.write(batch, epoch)
         for id, written in commit.written.items():
             if written is None:
@@ -92,14 +92,15 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
         what = "could not be reached"
         with self._lock:
             try:
-                with self._database.writes.connect() as connection:
-                    what = "could not take the change; nothing of it was written"
-                    with connection.begin() as transaction:
-                        yield connection
-                        if not self._database.is_sqlite:
-                            what = "broke off while it confirmed the change; it is written wholly, or not at all"
-                        transaction.commit()
+                connection = self._database.writer()
+                what = "could not take the change; nothing of it was written"
+                with connection.begin() as transaction:
+                    yield connection
+                    if not self._database.is_sqlite:
+                        what = "broke off while it confirmed the change; it is written wholly, or not at all"
+                    transaction.commit()
             except self._database.out_of_order as error:
+                self._database.drop_writer()
                 raise self._unavailable(what, error) from error
 
     @contextmanager
