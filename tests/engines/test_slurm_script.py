@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import ssl
+import subprocess
+import sys
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
 import pytest
 
 from headway.core.errors import BadInput
 from headway.core.grow import Order
 from headway.core.model import Pool, Resources
 from headway.engines.slurm import SlurmEngine, _from_columns, _from_json, read_options
+from headway.engines.slurm_script import BEGIN
 from headway.settings import Settings
+from tests.certificates import certified
 
 OPTIONS = {"partition": "gpu", "account": "vision", "time": "8h", "notice": "5m", "sbatch": "--exclude=bad1 --nice=5"}
 POOL = Pool("lab", "slurm", 0, 4, shape=Resources(8.0, 32 << 30, 2), gpu_type="a100", options=OPTIONS)
@@ -55,3 +68,47 @@ def test_both_languages_of_squeue_are_understood() -> None:
     assert columns == _from_json({**old, **limits[0]}, 100.0)
     assert _from_columns(["7", "n", "PENDING", "Priority", "2", "1", "1-00:00:01", ""]).left_s == 86401.0
     assert _from_columns(["7", "n", "PENDING", "Priority", "2", "1", "UNLIMITED", ""]).left_s is None
+
+
+def test_a_node_trusts_the_certificates_that_the_server_names(tmp_path: Path) -> None:
+    """The lines that begin on a node, for real, against a server whose certificate nobody else vouches for."""
+    proof = io.BytesIO()
+    with zipfile.ZipFile(proof, "w") as program:
+        program.writestr("__main__.py", "import sys; print(open(sys.argv[-1] + '/ca.pem').read())")
+
+    class Hands(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.headers["Authorization"] == "Bearer secret-lab-ab12-0" else 401)
+            self.end_headers()
+            self.wfile.write(proof.getvalue())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    ours = certified(tmp_path)
+    server = HTTPServer(("127.0.0.1", 0), Hands)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(ours.cert, ours.key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        for ca in (str(ours.ca), ""):
+            url = f"https://127.0.0.1:{server.server_port}"
+            engine = SlurmEngine(POOL, "k7m2", url, lambda node: f"secret-{node}", Settings(ca_file=ca), {})
+            said = engine.render(ORDER).text["said"]
+            said |= {"tokens": {"lab-ab12-0": "secret-lab-ab12-0"}, "node_dir": str(tmp_path), "dead_man_s": 0}
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", "-c", BEGIN],
+                input=json.dumps(said),
+                env={**os.environ, "SLURM_NODEID": "0"},
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            if ca:
+                assert done.stdout.strip() == ours.ca.read_text().strip(), done.stderr
+            else:
+                assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
+    finally:
+        server.shutdown()
+        server.server_close()

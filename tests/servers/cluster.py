@@ -143,7 +143,8 @@ class Cluster:
     def env(self) -> dict[str, str]:
         """The environment of somebody who uses these servers."""
         home = self.root / "user"
-        return {"HEADWAY_HOME": str(home), "HEADWAY_SERVER_URL": self.urls, "HEADWAY_TOKEN": TOKEN}
+        trusts = {name: value for name, value in self.settings.items() if name == "HEADWAY_CA_FILE"}
+        return {"HEADWAY_HOME": str(home), "HEADWAY_SERVER_URL": self.urls, "HEADWAY_TOKEN": TOKEN, **trusts}
 
     @contextmanager
     def client(self, *servers: OneServer, patience_s: float = 180.0) -> Iterator[Client]:

@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from headway.core.errors import BadInput, Unavailable
@@ -127,6 +128,7 @@ class SlurmEngine:
         self._urls = urls
         self._token_for = token_for
         self._settings = settings
+        self._ca = Path(settings.ca_file).read_text() if settings.ca_file else ""
         self._given = {"python": "python3", **dict(pool.options), **_durations(pool)}
         self._env = {name: env[name] for name in FOR_SLURM if name in env}
         if self._given.get("conf"):
@@ -148,6 +150,7 @@ class SlurmEngine:
             "pool": self._pool.name,
             "urls": self._urls,
             "node_dir": self._given.get("node_dir", ""),
+            "ca": self._ca,
             "dead_man_s": DEAD_MAN_S,
             "ship_every_s": self._settings.log_flush_every_s,
             "ship_follow_every_s": self._settings.log_follow_every_s,
