@@ -39,6 +39,9 @@ class Witness:
     def seen_by(self, actor: Actor, events: list[Event]) -> list[Event]:
         if actor.admin:
             return events
+        for event in events:
+            if event.kind == "JobChanged" and "project" in event.data:
+                self._projects.pop(event.job, None)  # It may be another project's now.
         asked = {event.job for event in events if event.job} - self._projects.keys()
         if len(self._projects) > REMEMBERED_MOST:
             self._projects.clear()

@@ -27,9 +27,15 @@ class MadeRoom:
     """Who ends, why he and not another, and what is left on the nodes once the job has its places."""
 
     victims: tuple[JobId, ...]
-    why: str
+    reason: str  # What the job has before them, as the end of a sentence about it.
     spare: dict[NodeId, Level]
     lost: float  # What it costs.
+
+
+def told_to(victim: Job, job: Job, reason: str) -> str:
+    """What a job is told that makes room: by whom only within its project, since others may not know of it."""
+    same = victim.spec.project == job.spec.project
+    return f"{job.spec.name} ({job.id}) {reason}" if same else f"a job of another project {reason}"
 
 
 def lost_work(job: Job, now: float) -> float:
@@ -69,7 +75,6 @@ class _Search:
         self.las = order.policy_of(job.spec.queue) == "las"
         self.level = service_level(view.service_of(job, order.now), view.policy)
         self.urgency = self._urgency(job)
-        self.why = ""
         self._may: dict[JobId, str] = {}
         self._cost: dict[JobId, float] = {}
 
@@ -99,12 +104,12 @@ class _Search:
         if len(picked) < self.need.nodes:
             return None
         victims = self._fewest(picked, chosen)
-        why = f"{self.job.spec.name} ({self.job.id}) {self._reason(victims)}" if victims else ""
+        reason = self._reason(victims)
         need, spare = self.need, {}
         for name in picked:
             cpus, memory, gpus = level_of(self._room(name, victims))
             spare[name] = (cpus - need.cpus, memory - need.memory_bytes, gpus - need.gpus)
-        return MadeRoom(tuple(victims), why, spare, sum(self._price_of(victim) for victim in victims))
+        return MadeRoom(tuple(victims), reason, spare, sum(self._price_of(victim) for victim in victims))
 
     def _room(self, name: NodeId, chosen: Iterable[JobId]) -> Room:
         """What the node has free once those who end are gone."""

@@ -14,7 +14,7 @@ from headway.core.fit import Need, Room
 from headway.core.lifecycle import Seat
 from headway.core.model import JobId, NodeId, Resources
 from headway.core.order import Key, Lane, Order, Rank
-from headway.core.preemption import make_room
+from headway.core.preemption import make_room, told_to
 from headway.core.repair import as_before
 from headway.core.rooms import FREE, Barred, Level, Shelf, find_seats, level_of
 from headway.core.shares import Counter, Short
@@ -284,7 +284,8 @@ class Trial:
             kept = [name for each in self.kept.made for name in each.nodes]
             room = make_room(view, self.order, job, need, ending, kept)
             if room is not None:
-                self.preemptions += [Preemption(victim, job.id, room.why) for victim in room.victims]
+                for victim in room.victims:
+                    self.preemptions.append(Preemption(victim, job.id, told_to(view.active[victim], job, room.reason)))
                 self._keep(Reservation(job.id, need, self.now, list(room.spare), room.spare.__getitem__))
                 return
         if las and rank[2]:
