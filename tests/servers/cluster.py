@@ -114,6 +114,7 @@ class Cluster:
     store_url: str
     settings: dict[str, str] = field(default_factory=dict)
     servers: list[OneServer] = field(default_factory=list)
+    config: str = ""  # What stands in every server's config.toml.
 
     def add(self, count: int = 1) -> None:
         fresh = []
@@ -129,6 +130,8 @@ class Cluster:
                 **self.settings,
             }
             fresh.append(OneServer(home, env))
+            (home / "config").mkdir(parents=True, exist_ok=True)
+            (home / "config/config.toml").write_text(self.config)
         self.servers += fresh
         for server in fresh:
             server.start()

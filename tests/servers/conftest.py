@@ -24,9 +24,9 @@ def cluster(postgres: Postgres) -> Iterator[Callable[..., Cluster]]:
     """Makes a cluster with so many servers and settings; it is gone after the test."""
     made: list[Cluster] = []
 
-    def make(servers: int, **settings: object) -> Cluster:
+    def make(servers: int, config: str = "", **settings: object) -> Cluster:
         given = {f"HEADWAY_{name.upper()}": str(value) for name, value in settings.items()}
-        fresh = Cluster(Path(tempfile.mkdtemp(prefix="headway-")), postgres.database(), given)
+        fresh = Cluster(Path(tempfile.mkdtemp(prefix="headway-")), postgres.database(), given, config=config)
         made.append(fresh)
         fresh.add(servers)
         return fresh
