@@ -37,7 +37,7 @@ def back_up(resolved: Resolved, home: Home, to: Path) -> dict[str, Any]:
         store.close()
 
 
-def restore(resolved: Resolved, home: Home, of: Path) -> dict[str, Any]:
+def restore(resolved: Resolved, home: Home, of: Path, allow_missing: bool = False) -> dict[str, Any]:
     """Fill an empty database and storage from a copy; what is missing in it is found before anything is written."""
     from headway.control import backup
     from headway.store.databases import Database
@@ -49,8 +49,13 @@ def restore(resolved: Resolved, home: Home, of: Path) -> dict[str, Any]:
     for table, row in rows_of(of / backup.TABLES):
         named.saw(table, row)
     gone = backup.missing(of, named)
-    if gone:
-        raise OperatorError(f"{of} lacks {len(gone)} objects that its tables name, such as {gone[0]}")
+    if gone and not allow_missing:
+        knew = all(note.get("problems", {}).get(key) == "missing" for key in gone)
+        raise OperatorError(
+            f"{of} lacks {len(gone)} objects that its tables name, such as {gone[0]}"
+            + ("; storage had lost them when it was made" if knew else ""),
+            "use another copy; or go on without them: --allow-missing",
+        )
     lock = own_home(home)
     url = store_url(resolved.settings, home)
     database = Database(url)
@@ -65,4 +70,10 @@ def restore(resolved: Resolved, home: Home, of: Path) -> dict[str, Any]:
     finally:
         database.close()
         os.close(lock)
-    return {"rows": sum(rows.values()), "jobs": rows.get("jobs", 0), "objects": objects, "from": note["at"]}
+    return {
+        "rows": sum(rows.values()),
+        "jobs": rows.get("jobs", 0),
+        "objects": objects,
+        "missing": gone,
+        "from": note["at"],
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -101,6 +102,7 @@ class Place:
         for job, text in texts.items():
             start = self.store.log_ends(job, 1, 0).get((0, "out"), 0)
             where = {"rank": 0, "stream": "out", "start": start, "end": start + len(text)}
+            where["crc32"] = zlib.crc32(text.encode())
             ranges.append({"task": f"{job}/1/0", **where, "key": key, "key_offset": offset})
             offset += len(text)
         self.storage.put(key, "".join(texts.values()).encode())
@@ -359,6 +361,20 @@ def test_what_a_bucket_gave_damaged_while_it_was_joined_never_replaces_a_log(
     place.ship(*LINES, job="j2")
     place.round()
     assert (place.pieces("j2"), place.text("j2")) == (1, STORY)
+
+
+def test_a_piece_that_is_damaged_in_storage_is_not_joined_and_so_stays_known_to_be(place: Place) -> None:
+    place.submit()
+    place.ship(*LINES)
+    damaged = place.store.logs("j1")[3]
+    place.storage.put(damaged.key, b"x" * (damaged.end - damaged.start))
+    place.round()
+    assert damaged in place.store.logs("j1")
+    place.submit("j2")
+    place.ship(*LINES, job="j2")
+    place.round()
+    (joined,) = place.store.logs("j2")
+    assert joined.crc32 == zlib.crc32(STORY.encode())
 
 
 def test_a_join_that_the_store_refuses_changes_nothing_and_its_object_goes(place: Place) -> None:

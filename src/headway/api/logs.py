@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
+import structlog
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
@@ -15,12 +16,16 @@ from headway.api.access import actor_of, check, find_job
 from headway.api.documents import ANY, RAW
 from headway.api.services import Services
 from headway.control import views
+from headway.control.logs import is_intact
 from headway.core.errors import NotFound, Unavailable
 from headway.core.model import Job
 from headway.store.protocol import LogRange
 
+log = structlog.get_logger()
+
 LIMIT_BYTES = 4 * 2**20
 READ_TRIES = 3
+CHECKED_MAX = 10_000
 WAIT_S_MAX = 60.0
 LOOK_AGAIN_S = 5.0  # A held answer looks again now and then, and keeps its node shipping at once.
 FRESH_S_MAX = 5.0
@@ -30,11 +35,15 @@ TOLD_AGAIN_S = 2.0  # However many follow a log, its node hears of it only so of
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some bytes of a file, from `start` on; `skipped` were left out before them by the log's size limit."""
+    """Some bytes of a file, from `start` on; `skipped` were left out before them by the log's size limit.
+
+    `damaged` of those were not left out: storage has lost them, or gives others.
+    """
 
     data: bytes
     start: int
     skipped: int
+    damaged: int = 0
 
     @property
     def next(self) -> int:
@@ -54,7 +63,7 @@ class Wanted:
 
 
 def read_piece(services: Services, ranges: list[LogRange], offset: int, limit: int) -> Piece:
-    """Bytes from `offset` on: neighbouring ranges until the limit, or until a gap."""
+    """Bytes from `offset` on: neighbouring ranges until the limit, or until a gap or damage."""
     wanted = [piece for piece in ranges if piece.end > offset]
     if not wanted:
         return Piece(b"", offset, 0)
@@ -65,10 +74,37 @@ def read_piece(services: Services, ranges: list[LogRange], offset: int, limit: i
         if piece.start > at or at - start >= limit:
             break
         end = min(piece.end, at + limit - (at - start))
-        first = piece.key_offset + at - piece.start
-        parts.append(_whole(services, piece.key, first, first + end - at))
+        found = _bytes_of(services, piece, at, end)
+        if found is None and not parts:
+            return Piece(b"", piece.end, piece.end - offset, piece.end - at)
+        if found is None:
+            break
+        parts.append(found)
         at = end
     return Piece(b"".join(parts), start, start - offset)
+
+
+def _bytes_of(services: Services, piece: LogRange, start: int, end: int) -> bytes | None:
+    """These bytes of a piece; None when storage has others, or none. A part is trusted once the whole was seen."""
+    checked = services.checked_logs
+    try:
+        if piece.crc32 is None or (piece in checked and (start, end) != (piece.start, piece.end)):
+            first = piece.key_offset + start - piece.start
+            return _whole(services, piece.key, first, first + end - start)
+        for _ in range(READ_TRIES):
+            data = _whole(services, piece.key, piece.key_offset, piece.key_offset + piece.end - piece.start)
+            if is_intact(piece, data):
+                break
+        else:
+            log.error("output is damaged in storage", job=piece.job, attempt=piece.attempt, key=piece.key)
+            return None
+    except NotFound:
+        log.error("output is missing in storage", job=piece.job, attempt=piece.attempt, key=piece.key)
+        return None
+    if len(checked) >= CHECKED_MAX:
+        checked.clear()
+    checked[piece] = None
+    return data[start - piece.start : end - piece.start]
 
 
 class Tails:
@@ -174,12 +210,13 @@ def routes(services: Services) -> APIRouter:
                     check(request, job.spec.project)
                 grows = views.can_grow(job, attempt)
                 left_s = deadline - services.mono()
-                if piece.data or not grows or left_s <= 0 or services.hub.closed:
+                if piece.data or piece.damaged or not grows or left_s <= 0 or services.hub.closed:
                     break
                 tails.followed(job.id)
                 await asyncio.wait([happened], timeout=min(left_s, LOOK_AGAIN_S))
         headers = {"Headway-Next-Offset": str(piece.next), "Headway-Skipped": str(piece.skipped)}
-        headers["Headway-Done"] = "true" if not piece.data and not grows else "false"
+        headers["Headway-Done"] = "true" if not (piece.data or piece.damaged or grows) else "false"
+        headers |= {"Headway-Damaged": str(piece.damaged)} if piece.damaged else {}
         return Response(piece.data, media_type="application/octet-stream", headers=headers)
 
     return router

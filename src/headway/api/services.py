@@ -32,7 +32,7 @@ from headway.core.pool_spec import ONLY_LOCAL, Engines
 from headway.core.tokens import Signer
 from headway.settings import Settings
 from headway.storage.protocol import Storage
-from headway.store.protocol import Store
+from headway.store.protocol import LogRange, Store
 
 
 @dataclass
@@ -139,6 +139,7 @@ class Services:
     ring: KeyRing = field(default_factory=lambda: KeyRing(Path("secrets.keys"), make=False))
     examine: Callable[[], list[dict[str, Any]]] = list  # How the hosts of all pools are.
     release: Callable[[Node], None] = lambda _node: None  # Have an engine give a node back.
+    checked_logs: dict[LogRange, None] = field(default_factory=dict)  # Pieces of output that were found to be whole.
     render: Callable[[str, int], dict[str, Any]] = lambda _name, _nodes: {}  # What an order of a pool would send.
 
     @property

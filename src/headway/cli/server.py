@@ -117,30 +117,43 @@ def migrate(output: Output) -> int:
 
 @server.command()
 @click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--allow-missing", is_flag=True, help="Count it as done although storage has lost or damaged objects.")
 @output_options
-def backup(output: Output, directory: Path) -> int:
-    """Copy database and files into a new directory, all of one moment. Servers and jobs go on meanwhile."""
+def backup(output: Output, directory: Path, allow_missing: bool) -> int:
+    """Copy database and files into a new directory, all of one moment. Servers and jobs go on meanwhile.
+
+    Objects that storage has lost or damaged are named; all others are copied, and the exit code is 1.
+    """
     from headway.upkeep import back_up
 
     note = back_up(settings.load(os.environ), settings.home_from(os.environ), directory)
-    output.show(
-        {"directory": str(directory), **note},
-        lambda: f"{directory}: {note['rows']['jobs']} jobs, {note['objects']} objects",
-        lambda: [str(directory)],
-    )
-    return exits.OK
+    problems = {key: str(what) for key, what in sorted(note["problems"].items())}
+    lines = [f"{directory}: {note['rows']['jobs']} jobs, {note['objects']} objects", *_problems(problems)]
+    output.show({"directory": str(directory), **note}, lambda: "\n".join(lines), lambda: [str(directory)])
+    return exits.ERROR if problems and not allow_missing else exits.OK
 
 
 @server.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True))
+@click.option("--allow-missing", is_flag=True, help="Restore a copy that lacks objects, without those.")
 @output_options
-def restore(output: Output, directory: Path) -> int:
+def restore(output: Output, directory: Path, allow_missing: bool) -> int:
     """Fill an empty database and storage from a backup, of SQLite or PostgreSQL alike. No server may run."""
     from headway.upkeep import restore as put_back
 
-    done = put_back(settings.load(os.environ), settings.home_from(os.environ), directory)
-    output.show(done, lambda: f"{done['jobs']} jobs and {done['objects']} objects are back", lambda: [str(directory)])
+    done = put_back(settings.load(os.environ), settings.home_from(os.environ), directory, allow_missing)
+    lines = [f"{done['jobs']} jobs and {done['objects']} objects are back"]
+    lines += _problems(dict.fromkeys(done["missing"], "missing"))
+    output.show(done, lambda: "\n".join(lines), lambda: [str(directory)])
     return exits.OK
+
+
+def _problems(problems: dict[str, str]) -> list[str]:
+    """Objects that are missing or damaged, as an operator reads them: the first of them, and how many more."""
+    lines = [f"{what}: {key}" for key, what in list(problems.items())[:SHOWN]]
+    more = len(problems) - len(lines)
+    lines += [f"… and {more} more; --json has all"] if more > 0 else []
+    return [f"{len(problems)} objects that the database names are missing or damaged:", *lines] if problems else []
 
 
 def _show(output: Output, running: embedded.Running) -> int:

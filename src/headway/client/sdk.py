@@ -200,6 +200,7 @@ class Client:
             data=answer.body,
             following=int(following) if following else offset + skipped + len(answer.body),
             skipped=skipped,
+            damaged=int(answer.headers.get("headway-damaged") or 0),
             done=answer.headers.get("headway-done", "").lower() == "true",
         )
 

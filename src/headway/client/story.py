@@ -32,6 +32,7 @@ class Chunk:
     following: int  # The offset to go on from.
     skipped: int  # Bytes that the log limit left out before `data`.
     done: bool  # The file cannot grow any more, and this was its end.
+    damaged: int = 0  # Of the skipped: bytes that storage has lost or damaged.
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,9 +317,13 @@ class Story:
         yield self._remark(f"attempt {number}{' on ' + nodes if nodes else ''}, after: {why}")
 
     def _gap(self, chunk: Chunk) -> Iterator[Piece]:
-        if chunk.skipped:
-            said = f"{chunk.skipped:,} bytes are left out here: the log is larger than its limit"
-            yield self._remark(said) if self.attempt is None else Piece(f"headway: {said}\n".encode(), "talk")
+        for count, said in (
+            (chunk.skipped - chunk.damaged, "bytes are left out here: the log is larger than its limit"),
+            (chunk.damaged, "bytes are not shown here: storage has lost or damaged them"),
+        ):
+            if count > 0:
+                said = f"{count:,} {said}"
+                yield self._remark(said) if self.attempt is None else Piece(f"headway: {said}\n".encode(), "talk")
 
     def _remark(self, said: str) -> Piece:
         start = "\n" if self._mid_line else ""

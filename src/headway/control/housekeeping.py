@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -19,7 +20,7 @@ import structlog
 
 from headway.control.commands import Command, SwapLogs
 from headway.control.cycle import Cycle
-from headway.control.logs import JOINED_BYTES_MAX, Join, to_join
+from headway.control.logs import JOINED_BYTES_MAX, Join, is_intact, to_join
 from headway.core.errors import HeadwayError, NotFound, Unavailable
 from headway.core.model import JobId
 from headway.settings import Settings
@@ -200,7 +201,7 @@ class Housekeeping:
         ):
             self.dropped([key])
             raise NotFound(f'what was joined as "{key}" is not what its parts say; they stay')
-        one = LogRange(*first.of, first.start, join.parts[-1].end, key, 0, join.parts[-1].at)
+        one = LogRange(*first.of, first.start, join.parts[-1].end, key, 0, join.parts[-1].at, zlib.crc32(data))
         try:
             if self._do(SwapLogs(join.parts, (one,))):
                 self.dropped(part.key for part in join.parts)
@@ -213,6 +214,9 @@ class Housekeeping:
         data = self._storage.get(part.key, part.key_offset, part.key_offset + size)
         if len(data) != size:
             raise NotFound(f'storage has {len(data)} of {size} bytes at {part.key_offset} of "{part.key}"')
+        if not is_intact(part, data):
+            # Joined, they would get a checksum of their own, and nobody could tell any more.
+            raise NotFound(f'the {size} bytes at {part.key_offset} of "{part.key}" are damaged')
         return data
 
     # --- deleting ---------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Choices over ranges, and the little that is needed to apply them. Bytes are move
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -55,7 +56,13 @@ def to_trim(pieces: Sequence[LogRange], bytes_max: int) -> Trim:
 
 
 def _cut(piece: LogRange, start: int, end: int) -> LogRange:
-    return replace(piece, start=start, end=end, key_offset=piece.key_offset + start - piece.start)
+    # The checksum is that of the whole piece; nobody has one of a part.
+    return replace(piece, start=start, end=end, key_offset=piece.key_offset + start - piece.start, crc32=None)
+
+
+def is_intact(piece: LogRange, data: bytes) -> bool:
+    """Whether these are the bytes that the node had, as far as that was told."""
+    return len(data) == piece.end - piece.start and piece.crc32 in (None, zlib.crc32(data))
 
 
 def note_overgrown(desk: Desk, fresh: Iterable[LogRange]) -> None:

@@ -44,7 +44,16 @@ def change(job: Job, *kinds: str) -> JobChange:
 
 
 def a_range(start: int, end: int, job: str = "j1", attempt: int = 1, **fields: Any) -> LogRange:
-    where = {"task": 0, "rank": 0, "stream": "out", "key": f"k{start}", "key_offset": 0, "at": 1.5, **fields}
+    where = {
+        "task": 0,
+        "rank": 0,
+        "stream": "out",
+        "key": f"k{start}",
+        "key_offset": 0,
+        "at": 1.5,
+        "crc32": 2**32 - 1,
+        **fields,
+    }
     return LogRange(job=job, attempt=attempt, start=start, end=end, **where)
 
 
