@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 FAULTS = ("500", "503", "half answer", "reset", "half request", "damaged request", "damaged answer", "slow")
 SLOW_PIECE_BYTES, SLOW_PIECE_S = 16 << 10, 0.002
@@ -21,6 +21,7 @@ class FaultyProxy:
         self.on = True
         self.retry_after_s = 1
         self.faults: Sequence[str] = FAULTS
+        self.on_put: Callable[[str], None] = lambda path: None  # Told of each PUT before it is passed on; may wait.
         self._closed = threading.Event()
         self.met: Counter[str] = Counter()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
@@ -52,6 +53,8 @@ class FaultyProxy:
         if not head:
             return
         self.met[fault or "none"] += 1
+        if head.startswith(b"PUT "):
+            self.on_put(head.split(b" ", 2)[1].decode())
         if fault in ("500", "503"):
             _read(caller, length - len(body))
             wait = f"Retry-After: {self.retry_after_s}\r\n".encode() if fault == "503" else b""

@@ -13,6 +13,7 @@ import time
 from headway_agent.charges import ARTIFACT_QUIET_S
 from headway_agent.parts import Changed, signature_of
 from headway_agent.restoring import look, unkeepable
+from headway_agent.storing import NotJoined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from headway_agent.charges import Charge
     from headway_agent.completeness import Signature
+    from headway_agent.sending import Sent
     from headway_agent.storing import Objects
 
 PIECE_BYTES = 4 << 20
@@ -109,7 +111,7 @@ def store(objects: Objects, charge: Charge, name: str, file: str, signature: Sig
         keys: list[str] = []
         while size < total or not keys:
             key = f"{top}{name}.part-{len(keys) + 1:04d}" if several else top + name
-            count = _store_piece(objects, key, fd, min(objects.artifact_bytes_max, total - size), digest)
+            count = _store_piece(objects, charge.sent, key, fd, min(objects.artifact_bytes_max, total - size), digest)
             keys.append(key)
             size += count
             if not count:
@@ -121,8 +123,11 @@ def store(objects: Objects, charge: Charge, name: str, file: str, signature: Sig
     return {"path": path, "size": size, "sha256": digest.hexdigest(), "keys": keys, "at": time.time()}
 
 
-def _store_chunks(objects: Objects, key: str, fd: int, want: int, digest: Any) -> int:
-    """Store a large file piece by piece. Cut off, it goes on with the first chunk that has not arrived."""
+def _store_chunks(objects: Objects, sent: Sent, key: str, fd: int, want: int, digest: Any) -> int:
+    """Store a large file piece by piece. Cut off, it goes on with the first chunk that has not arrived.
+
+    So does an agent that comes after this one: what has arrived is noted in the task's directory.
+    """
     import hashlib
 
     job, attempt, path = key.split("/", 3)[1:]
@@ -136,15 +141,23 @@ def _store_chunks(objects: Objects, key: str, fd: int, want: int, digest: Any) -
         digest.update(content)
         whole.update(content)
         chunks.append(f"jobs/{job}/{attempt}/parts/output-{name}.{len(chunks)}")
-        objects.put_chunk(chunks[-1], content, hashlib.sha256(content).hexdigest())
+        sha256 = hashlib.sha256(content).hexdigest()
+        if not sent.has_chunk(objects.mark, chunks[-1], sha256):
+            objects.put_chunk(chunks[-1], content, sha256)
+            sent.chunk_stored(objects.mark, chunks[-1], sha256)
         have += len(content)
-    objects.join(key, chunks, have, whole.hexdigest())
+    try:
+        objects.join(key, chunks, have, whole.hexdigest())
+    except NotJoined:
+        sent.drop_chunks(chunks)
+        raise
+    sent.drop_chunks(chunks)
     return have
 
 
-def _store_piece(objects: Objects, key: str, fd: int, want: int, digest: Any) -> int:
+def _store_piece(objects: Objects, sent: Sent, key: str, fd: int, want: int, digest: Any) -> int:
     if want > objects.chunk_bytes:
-        return _store_chunks(objects, key, fd, want, digest)
+        return _store_chunks(objects, sent, key, fd, want, digest)
     draft = objects.draft()
     have = 0
     try:

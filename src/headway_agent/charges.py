@@ -14,6 +14,7 @@ from headway_agent.completeness import Knowledge, Snapshot
 from headway_agent.moving import is_here
 from headway_agent.parts import Known
 from headway_agent.progressing import ASKED, write_whole
+from headway_agent.sending import Sent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Charge:
         self.knowledge = Knowledge(settle_s=settle_s, marker=str(keeping.get("marker") or ""))
         self.known = Known()
         self.storage = ""  # The mark of the place in which those parts lie; see moving.py.
+        self.sent = Sent(directory)
         self.again = False  # What was kept last is to be kept again: storage is elsewhere.
         self.report: dict[str, Any] | None = None
         self._take_kept(_read(os.path.join(directory, KEPT)))
@@ -92,6 +94,8 @@ class Charge:
         """The parts that lie in this storage place."""
         if not is_here(self.storage, mark):
             self.known, self.storage = Known(), mark
+        self.known.places.update(self.sent.parts_in(mark))
+        self.known.on_stored = lambda parts: self.sent.stored(mark, parts)
         return self.known
 
     def kept_last(self, tree: Tree) -> Snapshot | None:
@@ -105,6 +109,7 @@ class Charge:
     def keep(self, snapshot: Snapshot, entries: list[dict[str, Any]], report: Mapping[str, Any], mark: str) -> None:
         """Take note of what is in storage now."""
         self.storage, self.again = mark, False
+        self.sent.forget_parts()
         completeness.kept(self.knowledge, snapshot)
         files = {entry["path"]: (snapshot.files[entry["path"]], entry["parts"]) for entry in entries}
         self.known.take(files)

@@ -16,7 +16,7 @@ from headway_agent.storing import StoreFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping
+    from typing import Any, Callable, Mapping
 
     from headway_agent.completeness import Signature
     from headway_agent.storing import Draft, Objects
@@ -46,6 +46,7 @@ class Known:
     def __init__(self) -> None:
         self.places: dict[str, Place] = {}
         self.files: dict[str, tuple[Signature, list[Part]]] = {}
+        self.on_stored: Callable[[dict[str, Place]], None] = lambda places: None  # An object is durable, with these.
 
     def take(self, files: Mapping[str, tuple[Signature, list[Part]]]) -> None:
         """From here on only what these files are made of counts as known: older parts may be collected."""
@@ -66,9 +67,10 @@ class Sender:
         self._prefix = prefix
         self._known = known
         self._fresh: dict[str, Place] = {}
+        self._in_object: dict[str, dict[str, Place]] = {}  # The same by the object that they are in.
         self._number = 0
         self._offset = 0
-        self._writer = _Writer(objects, total_bytes > ALONE_BYTES_MAX)
+        self._writer = _Writer(objects, total_bytes > ALONE_BYTES_MAX, self._stored)
         self._buffer = self._writer.buffer(min(PART_BYTES_MAX, max(total_bytes, 1)))
         self._begin = self._fill = 0
         self.sent_bytes = 0
@@ -130,6 +132,7 @@ class Sender:
             self._finish()
         place = (f"{self._prefix}{self._number}", self._offset, size)
         self._fresh[digest] = place
+        self._in_object.setdefault(place[0], {})[digest] = place
         self._fill += size
         self._offset += size
         self.sent_bytes += size
@@ -145,6 +148,9 @@ class Sender:
             self._writer.finish(f"{self._prefix}{self._number}")
             self._number += 1
             self._offset = 0
+
+    def _stored(self, key: str) -> None:
+        self._known.on_stored(self._in_object.pop(key, {}))
 
     def close(self) -> None:
         """All parts are durable when this returns."""
@@ -164,8 +170,8 @@ class Sender:
 class _Writer:
     """Writes buffers into objects, on a thread of its own where that is worth it."""
 
-    def __init__(self, objects: Objects, threaded: bool) -> None:
-        self._objects = objects
+    def __init__(self, objects: Objects, threaded: bool, on_stored: Callable[[str], None]) -> None:
+        self._objects, self._on_stored = objects, on_stored
         self._draft: Draft | None = None
         self._finished: set[str] = set()
         self._problem: Exception | None = None
@@ -241,6 +247,7 @@ class _Writer:
     def _finish(self, draft: Draft, key: str) -> None:
         draft.finish(key)
         self._finished.add(key)
+        self._on_stored(key)
 
     def _finish_all(self) -> None:
         """While one object becomes durable, the next one is being written: the disk never waits for the hash."""

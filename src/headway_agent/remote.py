@@ -14,7 +14,7 @@ import time
 from headway_agent.nodedir import boottime_s
 from headway_agent.reading import Stored
 from headway_agent.shipping import store_in_folder
-from headway_agent.storing import Folder, Missing, StoreFailed, StoreRefused, is_copy
+from headway_agent.storing import Folder, Missing, NotJoined, StoreFailed, StoreRefused, is_copy
 from headway_agent.wire import Connection, Home, Unreachable
 
 TYPE_CHECKING = False
@@ -152,7 +152,7 @@ class Remote:
             if status in (400, 404):  # Something is wrong with the chunks: send all of them anew.
                 for chunk in chunks:
                     self._stored.pop(chunk, None)
-                raise StoreFailed(f"{key}: the chunks could not be joined ({status})")
+                raise NotJoined(f"{key}: the chunks could not be joined ({status})")
             if status == 403:
                 raise StoreRefused(f"the server refused {key}")
             return status, b"", wait_s

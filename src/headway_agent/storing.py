@@ -50,6 +50,10 @@ class StoreRefused(StoreFailed):
     """The server will not take it: this attempt is over for it."""
 
 
+class NotJoined(StoreFailed):
+    """Something is wrong with the chunks of a large object: all of them are to be sent anew."""
+
+
 class Missing(Exception):
     """There is no such object, or it is shorter than it must be."""
 
