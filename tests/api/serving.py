@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import itertools
 import json
@@ -135,7 +136,7 @@ class Serving:
         for number, (path, content) in enumerate(files.items()):
             part = f"jobs/{job}/{attempt}/parts/{index}-{step}-{number}"
             self.storage.put(part, content)
-            parts = [{"key": part, "offset": 0, "size": len(content), "sha256": ""}]
+            parts = [{"key": part, "offset": 0, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}]
             entries.append({"path": path, "size": len(content), "mode": 0o644, "parts": parts})
         key = f"jobs/{job}/{attempt}/checkpoints/{step}-{index}.json"
         self.storage.put(key, json.dumps({"version": 1, "step": step, "files": entries}).encode())

@@ -165,6 +165,7 @@ def test_two_jobs_are_compared_by_code_packages_parameters_and_results(server: S
     ]
     for number, job in enumerate(jobs):
         server.start(f"{job}/1/0")
+        server.save(f"{job}/1/0", 5, {"same": b"x", "model.pt": b"%d" % number})
         server.end(f"{job}/1/0", exit_code=number, cause="user_code" if number else None)
     found = server.ok("GET", f"/jobs/{jobs[0]}/diff/{jobs[1]}")
     assert "-b\n+c" in found["code"]["train.py"]
@@ -173,6 +174,7 @@ def test_two_jobs_are_compared_by_code_packages_parameters_and_results(server: S
     assert found["environment"] == {"packages": {"numpy": ["1", "2"]}}
     assert found["params"] == {"lr": [0, 1]}
     assert found["results"]["state"] == ["succeeded", "failed"]
+    assert list(found["results"]["checkpoint"]) == ["model.pt"]
     assert found["hardware"] == found["spec"] == {}
     assert not any(server.ok("GET", f"/jobs/{jobs[0]}/diff/{jobs[0]}").values())
 

@@ -172,7 +172,7 @@ STREAM = answers(200, EVENT, "one message per event: `id` its number, `event` it
 RAW = answers(200, {"type": "string", "format": "binary"}, "bytes", "application/octet-stream")
 ANY = answers(200, {"type": "object"}, "the answer")
 
-_GROUPS = ("code", "environment", "params", "spec", "hardware", "results")
+_GROUPS = ("code", "environment", "params", "spec", "hardware", "results", "course")
 _ARTIFACT: Schema = obj(attempt=WHOLE, task=WHOLE, path=TEXT, size=WHOLE, sha256=TEXT, at=TIME)
 CHECKPOINTS = answers(200, obj(checkpoints=array(CHECKPOINT)), "the checkpoints, the best to resume from first")
 ARTIFACTS = answers(200, obj(artifacts=array(_ARTIFACT)), "the files")

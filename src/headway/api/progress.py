@@ -128,7 +128,7 @@ def _repeats(router: APIRouter, services: Services) -> None:
 
     @router.get("/jobs/{one}/diff/{other}", responses=DIFFERENCE)
     async def diff(one: str, other: str, request: Request) -> Response:
-        """What sets two jobs apart: code, environment, parameters, description, hardware, results."""
+        """What sets two jobs apart: code, environment, parameters, description, hardware, results, course."""
         left, right = await find_job(services, request, one), await find_job(services, request, other)
         found = await run_in_threadpool(difference, services.store, services.storage, left, right)
         return JSONResponse(found)

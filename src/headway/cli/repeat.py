@@ -54,7 +54,7 @@ def rerun(job: str, detach: bool, output: Output) -> int:
 @click.argument("other", metavar="B", shell_complete=complete_job)
 @output_options
 def diff(one: str, other: str, output: Output) -> int:
-    """Show what differs between two jobs: code, packages, parameters, description, hardware, results."""
+    """Show what differs between two jobs: code, packages, parameters, description, hardware, results, course."""
     found = connect(output).diff(one, other)
     output.show(found, lambda: pages.difference(found, one, other), lambda: [name for name in found if found[name]])
     return exits.OK

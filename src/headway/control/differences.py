@@ -1,4 +1,4 @@
-"""What sets two jobs apart: code, environment, parameters, description, hardware, results. Reads only.
+"""What sets two jobs apart: code, environment, parameters, description, hardware, results, course. Reads only.
 
 Each group is empty when nothing differs; elsewhere a name leads to a pair, the first job's value and the second's.
 """
@@ -6,6 +6,8 @@ Each group is empty when nothing differs; elsewhere a name leads to a pair, the 
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -38,7 +40,8 @@ def difference(store: Store, storage: Storage, one: Job, other: Job) -> dict[str
         "params": pairs(*params),
         "spec": pairs(*({key: value for key, value in spec.items() if key not in ELSEWHERE} for spec in specs)),
         "hardware": pairs(*(_hardware(store, job) for job in (one, other))),
-        "results": pairs(*(_results(store, job) for job in (one, other))),
+        "results": pairs(*(_results(store, storage, job) for job in (one, other))),
+        "course": pairs(*(_course(job) for job in (one, other))),
     }
 
 
@@ -165,20 +168,40 @@ def _hardware(store: Store, job: Job) -> dict[str, Any]:
     }
 
 
-def _results(store: Store, job: Job) -> dict[str, Any]:
+def _results(store: Store, storage: Storage, job: Job) -> dict[str, Any]:
+    """What a job that is repeated exactly gives again, bit by bit."""
     attempt = job.attempt
     newest = checkpoints.newest(store.checkpoints(job.id), job.spec.nodes)
-    ran_s = None
-    if attempt is not None and attempt.started_at is not None and attempt.ended_at is not None:
-        ran_s = round(attempt.ended_at - attempt.started_at, 1)
     kept = {each.path: each.sha256[:16] for each in store.artifacts(job.id)}
     return {
         "state": job.state.value,
         "cause": job.cause.value if job.cause else None,
         "exit_code": attempt.exit_code if attempt else None,
-        "attempts": job.number,
-        "seconds": ran_s,
         "step": newest.step if newest else None,
         "metrics": newest.metrics if newest else {},
+        "checkpoint": _content(storage, newest) if newest else {},
         "artifacts": kept,
     }
+
+
+def _content(storage: Storage, whole: checkpoints.Whole) -> dict[str, str]:
+    """The files of a checkpoint, each with a hash of the hashes of its parts."""
+    found: dict[str, str] = {}
+    for part in whole.parts:
+        try:
+            files = json.loads(storage.get(part.key))["files"]
+        except (HeadwayError, ValueError, KeyError):
+            continue  # Let go, or damaged: there is nothing to compare.
+        for file in files[:FILES_SHOWN_MAX]:
+            said = "".join(piece["sha256"] for piece in file["parts"]) or file.get("link", "")
+            name = file["path"] if not part.task else f"{file['path']} (task {part.task})"
+            found[name] = hashlib.sha256(said.encode()).hexdigest()[:16]
+    return found
+
+
+def _course(job: Job) -> dict[str, Any]:
+    """How it went, which no repetition gives again."""
+    attempt, ran_s = job.attempt, None
+    if attempt is not None and attempt.started_at is not None and attempt.ended_at is not None:
+        ran_s = round(attempt.ended_at - attempt.started_at, 1)
+    return {"attempts": job.number, "seconds": ran_s}
