@@ -155,7 +155,7 @@ def test_a_service_token_belongs_to_its_project(server: Shared) -> None:
 def test_streams_show_what_lists_show_and_end_with_the_token(server: Shared) -> None:
     import http.client
 
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
     connection.request("GET", "/api/v1/events", headers={"Authorization": f"Bearer {server.tokens['sam']}"})
     stream = connection.getresponse()
     assert stream.status == 200

@@ -21,7 +21,7 @@ def a_certificate(place: Path) -> tuple[Path, Path]:
     cert, key = place / "cert.pem", place / "key.pem"
     words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=headway"
     more = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", str(key), "-out", str(cert)]
-    subprocess.run(["openssl", *words.split(), *more], check=True, capture_output=True, timeout=60)
+    subprocess.run(["openssl", *words.split(), *more], check=True, capture_output=True, timeout=300)
     return cert, key
 
 

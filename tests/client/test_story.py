@@ -153,7 +153,7 @@ def test_following_survives_lost_answers_and_a_restart_without_a_lost_or_doubled
     fake.write("j1", b"4\n", attempt=2)
     has(b"4\n")
     fake.change("j1", state="succeeded", ended_at=1.0)
-    reader.join(timeout=30)
+    reader.join(timeout=300)
     mark = "── headway: attempt 2 on local-1, after: attempt 1 failed ──\n".encode()
     assert b"".join(heard) == b"1\n2\n3\n" + mark + b"4\n"
     assert story.ended

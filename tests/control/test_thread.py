@@ -36,14 +36,14 @@ def submit(job: str) -> Submit:
 
 
 def test_a_command_is_done_and_saved(control: ControlThread) -> None:
-    assert control.do(submit("j1")).result(timeout=30) == ["j1"]
+    assert control.do(submit("j1")).result(timeout=300) == ["j1"]
     assert control.cycle.store.jobs(["j1"])
 
 
 def test_a_caller_who_goes_away_while_his_command_waits_harms_nobody(control: ControlThread) -> None:
     class Slow:
         def apply(self, desk: Any) -> None:
-            released.wait(30)
+            released.wait(300)
 
     released = threading.Event()
 
@@ -55,8 +55,8 @@ def test_a_caller_who_goes_away_while_his_command_waits_harms_nobody(control: Co
     slow = control.do(Slow())
     asyncio.run(give_up())
     released.set()
-    slow.result(timeout=30)
-    assert control.do(submit("j2")).result(timeout=30) == ["j2"]
+    slow.result(timeout=300)
+    assert control.do(submit("j2")).result(timeout=300) == ["j2"]
     assert control.alive
     assert len(control.cycle.store.jobs(["j1", "j2"])) == 2
 
@@ -80,15 +80,15 @@ def test_a_sync_that_cannot_be_read_is_refused_and_nothing_else_happens(
     control: ControlThread, body: dict[str, Any]
 ) -> None:
     with pytest.raises(Exception) as refused:
-        control.sync(body).result(timeout=30)
+        control.sync(body).result(timeout=300)
     assert not isinstance(refused.value, TimeoutError)
     assert control.alive
-    assert control.do(submit("j1")).result(timeout=30) == ["j1"]
+    assert control.do(submit("j1")).result(timeout=300) == ["j1"]
 
 
 def test_a_command_that_is_refused_says_why(control: ControlThread) -> None:
     with pytest.raises(NotFound, match='no job "nobody"'):
-        control.do(Stop("nobody", "ada")).result(timeout=30)
+        control.do(Stop("nobody", "ada")).result(timeout=300)
 
 
 def test_after_the_stop_nothing_is_taken(control: ControlThread) -> None:
@@ -99,14 +99,14 @@ def test_after_the_stop_nothing_is_taken(control: ControlThread) -> None:
 
 def test_an_agent_of_another_protocol_is_told_so(control: ControlThread) -> None:
     with pytest.raises(BadInput, match="protocol"):
-        control.sync({"node": "n1", "protocol": 99}).result(timeout=30)
+        control.sync({"node": "n1", "protocol": 99}).result(timeout=300)
 
 
 def test_in_a_stream_of_submits_several_share_one_plan_and_none_is_forgotten(control: ControlThread) -> None:
     facts = {"cpus": 8, "memory_bytes": 2**40}
-    control.sync({**ME, "full": True, "facts": facts}).result(timeout=30)
+    control.sync({**ME, "full": True, "facts": facts}).result(timeout=300)
     for number in range(20):
-        control.do(submit(f"j{number}")).result(timeout=30)
+        control.do(submit(f"j{number}")).result(timeout=300)
     store = control.cycle.store
     wait_until(lambda: sum(job.state is State.STARTING for job in store.unfinished()) == 8)
 

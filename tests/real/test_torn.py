@@ -27,9 +27,10 @@ def manifests(living: Living, job: str) -> set[Path]:
     return set((living.home / f"data/storage/jobs/{job}").glob("*/checkpoints/*.json"))
 
 
-def a_new_manifest(living: Living, job: str) -> None:
-    before = manifests(living, job)
-    wait_until(lambda: manifests(living, job) - before, every_s=0.0005, what="a manifest")
+def a_new_manifest(training: Training, attempt: int) -> None:
+    before = manifests(training.living, training.job)
+    training.allow(max(training.words(attempt, "step") + training.words(attempt, "from")) + training.ahead)
+    wait_until(lambda: manifests(training.living, training.job) - before, every_s=0.0005, what="a manifest")
 
 
 def committed_keys(living: Living, job: str) -> dict[str, int]:
@@ -55,7 +56,7 @@ def test_a_server_killed_inside_a_commit_leaves_no_half_checkpoint(living: Livin
     training = Training(living, steps=600).begin("--max-retries", "100")
     training.began(1)
     for attempt, moment_s in enumerate(MOMENTS_S, 1):
-        a_new_manifest(living, training.job)
+        a_new_manifest(training, attempt)
         give_up_at = time.monotonic() + moment_s
         while time.monotonic() < give_up_at:
             pass  # Finer than any sleep.
@@ -95,6 +96,7 @@ def test_a_zombie_that_wakes_late_cannot_write(living: Living) -> None:
         resumed = training.began(2)
         old = manifests(living, training.job)
         saved = len(training.words(1, "saved"))
+        training.allow(training.steps)
         # The rank wakes first and goes on training: the keeper, which would end it, sleeps on.
         os.kill(rank, signal.SIGCONT)
         wait_until(lambda: len(training.words(1, "saved")) > saved + 2, what="what the zombie saves")

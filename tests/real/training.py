@@ -19,9 +19,18 @@ SCRIPT = '''
 import os, pickle, signal, sys, time
 
 steps, pace_s, every = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+ceiling = sys.argv[4] if len(sys.argv) > 4 else ""
 place = os.environ["HEADWAY_CHECKPOINT_DIR"]
 told = []
 signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+
+
+def held(step):
+    """Whether the test has not allowed the next step yet."""
+    if not ceiling:
+        return False
+    with open(ceiling) as file:
+        return step >= int(file.read())
 
 
 def save(step, weights):
@@ -41,6 +50,8 @@ if saved:
         step, weights = pickle.load(file)
 print("from", step, os.environ.get("HEADWAY_RESUME_STEP", 0), flush=True)
 while step < steps:
+    while held(step) and not told:
+        time.sleep(0.01)
     for i in range(0, len(weights), 7):
         weights[i] = (weights[i] * 3.7 * (1 - weights[i]) + weights[i - 1] * 1e-3) % 1.0
     step += 1
@@ -66,17 +77,27 @@ def undisturbed(steps: int) -> bytes:
 
 @dataclass
 class Training:
+    """It runs ahead of the test by some steps, and there waits: it must not be over before it was disturbed."""
+
     living: Living
     steps: int
     pace_s: float = 0.01
     every: int = 10
     job: str = ""
+    ahead: int = 30
 
     def begin(self, *words: str) -> Training:
         self.living.script("train.py", SCRIPT)
-        numbers = [str(self.steps), str(self.pace_s), str(self.every)]
+        self.allow(2 * self.ahead)
+        numbers = [str(self.steps), str(self.pace_s), str(self.every), str(self.living.place / "ceiling")]
         self.job = self.living.submit("--no-bundle", *words, "train.py", *numbers)
         return self
+
+    def allow(self, step: int) -> None:
+        """Let it go on to this step."""
+        fresh = self.living.place / "ceiling.new"
+        fresh.write_text(str(step))
+        fresh.replace(self.living.place / "ceiling")
 
     def directory(self, attempt: int) -> Path:
         name = f"tasks/{self.job}-{attempt}-0"
@@ -95,6 +116,7 @@ class Training:
         return max(self.words(attempt, "step"), default=0)
 
     def until(self, attempt: int, step: int) -> None:
+        self.allow(step + self.ahead)
         wait_until(lambda: self.seen(attempt) >= step, every_s=0.01, what=f"step {step} of attempt {attempt}")
 
     def began(self, attempt: int) -> int:
@@ -152,6 +174,7 @@ class Training:
         return longest_s
 
     def finished_like_an_undisturbed_one(self) -> dict[str, Any]:
+        self.allow(self.steps)
         ended = self.living.wait(self.job)
         assert ended["state"] == "succeeded", ended["sentence"]
         place = self.living.place / "kept"

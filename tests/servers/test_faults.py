@@ -134,7 +134,7 @@ def test_jobs_train_on_while_every_server_is_away(cluster: Callable[..., Cluster
         wait_until(lambda: both <= {each["id"] for each in client.jobs(state="running")}, what="the jobs to run")
     for server in several.servers:
         server.kill()
-    left_step = int((tmp_path / "step").read_text())
+    left_step = int((tmp_path / "step").read_text() or 0)
     (tmp_path / "away").touch()
     done = lambda: int((tmp_path / "step").read_text() or 0) >= min(steps, left_step + 2 * away_s)  # noqa: E731
     wait_until(done, limit_s=away_s * 10 + PATIENCE_S, what="steps that are done while every server is away")

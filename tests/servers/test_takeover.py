@@ -8,13 +8,14 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from tests.servers.cluster import HEADWAY, TOKEN, Cluster, OneServer
 from tests.waiting import PATIENCE_S, wait_until
 
-COUNTING = "for i in $(seq 40); do echo line $i; sleep 0.2; done"
+COUNTING = 'for i in $(seq 40); do echo line $i; until [ $i -lt 5 ] || [ -e "$0" ]; do sleep 0.1; done; done'
 STEADY = {"lead_lease_s": 60}  # Where nobody is to take over: a busy machine holds a leader up for seconds.
 
 
@@ -34,7 +35,7 @@ def follower_of(cluster: Cluster, leader: OneServer) -> OneServer:
     return next(each for each in cluster.servers if each is not leader)
 
 
-def test_a_job_goes_on_when_the_leader_is_killed(cluster: Callable[..., Cluster]) -> None:
+def test_a_job_goes_on_when_the_leader_is_killed(cluster: Callable[..., Cluster], tmp_path: Path) -> None:
     several = cluster(2, local_nodes=1)
     leader, epoch = several.lead_of()
     follower = follower_of(several, leader)
@@ -50,7 +51,7 @@ def test_a_job_goes_on_when_the_leader_is_killed(cluster: Callable[..., Cluster]
     listening = threading.Thread(target=listen, daemon=True)
     listening.start()
     with several.client(follower) as client:
-        job = client.submit({"command": ["bash", "-c", COUNTING], "name": "counting"}).id
+        job = client.submit({"command": ["bash", "-c", COUNTING, str(tmp_path / "taken-over")], "name": "counting"}).id
         wait_until(lambda: client.detail(job)["state"] == "running", what="the job to run")
     env = {**several.servers[0].env, **several.env}
     command = [*HEADWAY, "logs", "-f", job]
@@ -59,6 +60,7 @@ def test_a_job_goes_on_when_the_leader_is_killed(cluster: Callable[..., Cluster]
         first = following.stdout.readline()
         leader.kill()
         new, _ = several.lead_of(epoch)  # 5 s are promised on a machine that does nothing else: the bench measures it.
+        (tmp_path / "taken-over").touch()
         rest = following.stdout.read()
         following.wait(PATIENCE_S)
     assert new is follower

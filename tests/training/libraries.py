@@ -18,7 +18,7 @@ if "HEADWAY_CHECKPOINT_DIR" not in os.environ:
     os.makedirs(f"{FOLDER}/checkpoints")
 os.environ.update(KERAS_BACKEND="torch", HF_HUB_OFFLINE="1")
 
-STEPS, WAIT_S = 24, 200
+STEPS, WAIT_S = 24, 1500
 
 
 def pause(step: int) -> None:
