@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import ThreadingUnixStreamServer
@@ -12,6 +13,8 @@ from socketserver import ThreadingUnixStreamServer
 import pytest
 
 from headway_agent.wire import Connection, Home, Unreachable
+
+ANSWER_S = 60
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -44,21 +47,21 @@ def a_home(tmp_path: Path, urls: str, server_file: str = "") -> Home:
 
 
 def test_the_next_address_is_tried_when_one_is_silent(tmp_path: Path, url: str) -> None:
-    connection = Connection(a_home(tmp_path, f"http://127.0.0.1:9,{url}"))
-    with pytest.raises(Unreachable):
-        connection.post("/agent/sync", {}, 5)
-    assert connection.post("/agent/sync", {}, 5)[0] == 200
-    assert connection.post("/agent/sync", {}, 5)[0] == 200, "and kept"
+    with closing(Connection(a_home(tmp_path, f"http://127.0.0.1:9,{url}"))) as connection:
+        with pytest.raises(Unreachable):
+            connection.post("/agent/sync", {}, ANSWER_S)
+        assert connection.post("/agent/sync", {}, ANSWER_S)[0] == 200
+        assert connection.post("/agent/sync", {}, ANSWER_S)[0] == 200, "and kept"
 
 
 def test_a_leader_that_was_pointed_to_goes_first_and_is_given_up_when_silent(tmp_path: Path, url: str) -> None:
     home = a_home(tmp_path, url)
-    connection = Connection(home)
-    assert connection.post("/agent/sync", {}, 5)[0] == 200
-    home.pointed_to("http://127.0.0.1:9")
-    with pytest.raises(Unreachable):
-        connection.post("/agent/sync", {}, 5)
-    assert connection.post("/agent/sync", {}, 5)[0] == 200
+    with closing(Connection(home)) as connection:
+        assert connection.post("/agent/sync", {}, ANSWER_S)[0] == 200
+        home.pointed_to("http://127.0.0.1:9")
+        with pytest.raises(Unreachable):
+            connection.post("/agent/sync", {}, ANSWER_S)
+        assert connection.post("/agent/sync", {}, ANSWER_S)[0] == 200
 
 
 def test_a_file_may_name_a_socket_that_leads_to_the_server(tmp_path: Path) -> None:
@@ -73,6 +76,7 @@ def test_a_file_may_name_a_socket_that_leads_to_the_server(tmp_path: Path) -> No
         server = ThreadingUnixStreamServer(str(short / "home.sock"), Answering)
     with server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        status, said = Connection(a_home(tmp_path, "", str(file))).post("/agent/sync", {}, 5)
+        with closing(Connection(a_home(tmp_path, "", str(file)))) as connection:
+            status, said = connection.post("/agent/sync", {}, ANSWER_S)
         assert (status, said) == (200, {"host": "lab.example:8400", "token": "Bearer secret"})
         server.shutdown()

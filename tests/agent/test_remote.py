@@ -39,9 +39,22 @@ def job(server: Serving) -> str:
     return job
 
 
+remotes: list[Remote] = []
+
+
+@pytest.fixture(autouse=True)
+def _hung_up() -> Iterator[None]:
+    yield
+    while remotes:
+        remote = remotes.pop()
+        for connection in [remote.links._connection, *(each for idle in remote._idle.values() for each in idle)]:
+            connection.close()
+
+
 def a_remote(tmp_path: Path, port: int, **more: Any) -> Remote:
     (tmp_path / "token").write_text(TOKEN)
-    return Remote(Home(f"http://127.0.0.1:{port}", "", str(tmp_path / "token")), "n1", **more)
+    remotes.append(Remote(Home(f"http://127.0.0.1:{port}", "", str(tmp_path / "token")), "n1", **more))
+    return remotes[-1]
 
 
 def test_objects_of_a_living_attempt_travel_by_signed_addresses(server: Serving, job: str, tmp_path: Path) -> None:

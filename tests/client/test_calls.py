@@ -129,6 +129,7 @@ def test_a_map_is_one_bundle_and_one_request(fake: FakeServer, monkeypatch: pyte
     assert sent[0]["resources"] == {"cpus": 2}
     assert (sent[0]["name"], sent[0]["max_duration"], sent[0]["retries"]) == ("add", "1h", 1)
     assert executor.map_array(add, []) == []
+    executor.client.close()
     with pytest.raises(BadInput, match="bundle of its own"):
         headway.Executor(bundle=True).submit(add, 1)
 
@@ -150,7 +151,7 @@ def test_jobs_are_yielded_as_they_end(fake: FakeServer, client: Any) -> None:
         fake.add(name)
     fake.change("b", state="succeeded")
     jobs = [client.job("a"), client.job("b")]
-    found = headway.as_completed(jobs, timeout_s=30)
+    found = headway.as_completed(jobs, timeout_s=300)
     assert next(found).id == "b"
     fake.change("a", state="failed")
     assert next(found).id == "a"
