@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SEEDS ?= 2000
 PYTEST_ARGS ?=
+# One more than there are cores: what starts real processes waits for them most of the time.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
 .PHONY: setup demo test check format bench yardsticks sim docs lock clean
 
@@ -36,7 +38,7 @@ demo: setup
 
 # Real servers, agents and clusters on a few cores: what fails in the crowd is run once more, alone, and must pass then.
 test: setup check
-	@$(BIN)/python -m pytest -n auto --dist worksteal --durations=25 $(PYTEST_ARGS) tests; code=$$?; \
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=25 $(PYTEST_ARGS) tests; code=$$?; \
 	if [ $$code -ne 1 ]; then exit $$code; fi; \
 	echo "what failed in the crowd is run once more, alone; whatever is named above did fail once"; \
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail=10 $(PYTEST_ARGS) tests

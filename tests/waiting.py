@@ -9,6 +9,7 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 # So long may the slowest machine take: only a test that fails waits for it, and one that passes waits no moment longer.
 PATIENCE_S = 300.0
+PAUSE_S_MAX = 1.0
 
 
 def wait_until(
@@ -18,12 +19,17 @@ def wait_until(
     what: str = "the condition",
     story: Callable[[], str] = str,
 ) -> Answer:
-    """Return the first truthy answer of `condition`; fail with `what`, and the `story`, when the limit is over."""
+    """Return the first truthy answer of `condition`; fail with `what`, and the `story`, when the limit is over.
+
+    A look that takes its time is followed by as long a pause: who waits must not take the processor from who works.
+    """
     give_up_at = time.monotonic() + limit_s
     while True:
+        began_at = time.monotonic()
         answer = condition()
+        took_s = time.monotonic() - began_at
         if answer:
             return answer
         if time.monotonic() >= give_up_at:
             raise AssertionError(f"waited {limit_s:g} s for {what}; the last answer was {answer!r}\n{story()}".rstrip())
-        time.sleep(every_s)
+        time.sleep(max(every_s, min(took_s, PAUSE_S_MAX)))
