@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headway.client import embedded
 from tests.waiting import wait_until
 
 # A server that starts on a busy machine takes its time; who has met one waits as long for it to come back.
@@ -111,6 +112,8 @@ class Living:
             return not self.processes()
 
         wait_until(gone, what="the end of everything in this home")
+        for child in embedded._children:  # Servers that the SDK has started from this very process.
+            child.poll()
 
 
 def start_of(pid: int) -> int | None:
