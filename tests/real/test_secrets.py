@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -12,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+import headway
 from headway.control.referring import resolve
 from headway.control.sealing import new_key_line
 from headway.core.errors import NotFound, OperatorError, Unavailable
 from tests.living import Living
+from tests.real.clouds import cloud_python
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
@@ -121,6 +125,10 @@ def test_a_reference_is_resolved_when_it_is_used(living: Living, vault: str, mon
     assert living.wait(job)["state"] == "succeeded"
     assert living.log(job) == f"it is {'*' * len(VALUE)}\n"
     assert living.run("secret", "set", "far", "--reference", "ftp://a/b").returncode == 2
+    living.ok("secret", "set", "small", "--reference", "vault://kv/team/hf#n")
+    ended = living.wait(living.submit("--secret", "A=small", "--", "true"))
+    assert (ended["state"], ended["cause"]) == ("failed", "secret_missing"), "one byte could not be covered in a log"
+    assert "vault://kv/team/hf#n: a secret of 1 bytes" in ended["sentence"]
     monkeypatch.setenv("VAULT_ADDR", vault)
     monkeypatch.setenv("VAULT_TOKEN", "t0ken")
     assert resolve("vault://kv/team/hf#n") == "3"
@@ -133,6 +141,71 @@ def test_a_reference_is_resolved_when_it_is_used(living: Living, vault: str, mon
     monkeypatch.delenv("VAULT_ADDR")
     with pytest.raises(OperatorError, match="VAULT_ADDR"):
         resolve("vault://kv/team/hf#token")
+
+
+# Runs where the cloud's library is: AWS Secrets Manager as moto serves it over HTTP, and our own reading of it.
+AWS = """
+import json, os, sys, time
+import boto3
+import headway
+from headway.control.referring import resolve
+from headway.core.errors import HeadwayError
+there = boto3.client("secretsmanager", region_name="eu-west-1")
+for _ in range(600):
+    try:
+        there.create_secret(Name="team/hf", SecretString=json.dumps({"token": "hf_abcdefgh", "n": 3}))
+        break
+    except Exception:
+        time.sleep(0.1)
+there.create_secret(Name="binary", SecretBinary=b"raw-bytes")
+there.create_secret(Name="odd", SecretBinary=bytes([255, 254]))
+said = {}
+for place in ("team/hf#token", "team/hf#n", "team/hf#none", "binary", "odd", "none"):
+    try:
+        said[place] = resolve("aws://eu-west-1/" + place)
+    except HeadwayError as error:
+        said[place] = type(error).__name__ + ": " + error.message
+there.put_secret_value(SecretId="team/hf", SecretString=json.dumps({"token": "hf_rotated"}))
+said["rotated"] = resolve("aws://eu-west-1/team/hf#token")
+os.environ["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
+try:
+    resolve("aws://eu-west-1/binary")
+except HeadwayError as error:
+    said["away"] = type(error).__name__ + ": " + error.message
+print(json.dumps(said))
+"""
+
+
+def test_references_to_aws_are_read_over_http() -> None:
+    python = cloud_python()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    quiet = subprocess.DEVNULL
+    served = subprocess.Popen([python, "-m", "moto.server", "-H", "127.0.0.1", "-p", port], stdout=quiet, stderr=quiet)
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(Path(headway.__file__).parents[1]),
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+    }
+    env |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
+    try:
+        done = subprocess.run([python, "-c", AWS], env=env, capture_output=True, text=True, timeout=180)
+    finally:
+        served.terminate()
+        served.wait(30)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said.pop("away").startswith("Unavailable: aws://eu-west-1/binary cannot be read: EndpointConnectionError")
+    assert said == {
+        "team/hf#token": "hf_abcdefgh",
+        "team/hf#n": "3",
+        "team/hf#none": 'NotFound: aws://eu-west-1/team/hf#none: there is no "none" in what it holds',
+        "binary": "raw-bytes",
+        "odd": "NotFound: eu-west-1/odd: what it holds is not text",
+        "none": "NotFound: aws://eu-west-1/none: there is no such secret",
+        "rotated": "hf_rotated",
+    }
 
 
 def test_a_cloud_whose_library_is_missing_says_which_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from headway.core.errors import NotFound, OperatorError, Unavailable
 
-VAULT_S_MAX = 20.0
+CONNECT_S_MAX = 10.0
+ANSWER_S_MAX = 20.0
 
 
 def resolve(reference: str) -> str:
@@ -44,14 +45,23 @@ def _picked(value: str, key: str, reference: str) -> str:
 
 def _aws(place: str) -> str:
     import boto3
+    from botocore.config import Config
 
     region, _, name = place.partition("/")
-    client: Any = boto3.client("secretsmanager", region_name=region)
+    patience = Config(connect_timeout=CONNECT_S_MAX, read_timeout=ANSWER_S_MAX, retries={"total_max_attempts": 3})
+    client: Any = boto3.client("secretsmanager", region_name=region, config=patience)
     try:
         answer = client.get_secret_value(SecretId=name)
     except client.exceptions.ResourceNotFoundException:
         raise NotFound(f"aws://{place}: there is no such secret") from None
-    return str(answer["SecretString"]) if "SecretString" in answer else bytes(answer["SecretBinary"]).decode()
+    return str(answer["SecretString"]) if "SecretString" in answer else _text(bytes(answer["SecretBinary"]), place)
+
+
+def _text(value: bytes, place: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise NotFound(f"{place}: what it holds is not text", "encode it, for example with base64") from None
 
 
 def _gcp(place: str) -> str:
@@ -60,7 +70,7 @@ def _gcp(place: str) -> str:
     project, name, *version = place.split("/")
     path = f"projects/{project}/secrets/{name}/versions/{version[0] if version else 'latest'}"
     answer: Any = secretmanager.SecretManagerServiceClient().access_secret_version(name=path)
-    return bytes(answer.payload.data).decode()
+    return _text(bytes(answer.payload.data), place)
 
 
 def _azure(place: str) -> str:
@@ -86,7 +96,7 @@ def _vault(place: str) -> str:
         headers["X-Vault-Namespace"] = os.environ["VAULT_NAMESPACE"]
     request = urllib.request.Request(f"{address.rstrip('/')}/v1/{mount}/data/{path}", headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=VAULT_S_MAX) as answer:
+        with urllib.request.urlopen(request, timeout=ANSWER_S_MAX) as answer:
             return json.dumps(json.load(answer)["data"]["data"])
     except urllib.error.HTTPError as error:
         if error.code == 404:

@@ -10,7 +10,7 @@ from headway.control.desk import Desk
 from headway.control.sealing import KeyRing
 from headway.core.errors import BadInput, NotFound
 from headway.core.model import Job
-from headway.core.secrets import Secret
+from headway.core.secrets import Secret, check_value
 from headway.core.spec import JobSpec
 from headway.store.protocol import Store
 
@@ -86,8 +86,16 @@ def values_for(store: Store, ring: KeyRing, resolve: Callable[[str], str], job: 
         secret = find(store, job.spec.project, use.name)
         if secret is None:
             raise _unknown(store, job.spec.project, use.name)
-        found[use.name] = resolve(secret.reference) if secret.reference else ring.open(secret)
+        found[use.name] = _checked(secret, resolve(secret.reference)) if secret.reference else ring.open(secret)
     return found
+
+
+def _checked(secret: Secret, value: str) -> str:
+    """A value that comes from elsewhere: what no variable holds, or nothing could cover in a log, is not given out."""
+    try:
+        return check_value(value.encode())
+    except BadInput as problem:
+        raise NotFound(f"{secret.reference}: {problem.message}", problem.hint) from None
 
 
 def show(secret: Secret) -> dict[str, Any]:
