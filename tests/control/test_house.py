@@ -141,7 +141,7 @@ def test_jobs_of_one_request_may_name_each_other(house: House) -> None:
 @pytest.mark.parametrize(
     ("jobs", "message"),
     [
-        (({"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}), "wait for each other"),
+        (({"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}), "wait for each other: a → b → a"),
         (({"after": ["nobody"]},), 'no job "nobody"'),
         (({"after": [{"job": "j0", "each": True}]},), "this is not an array"),
         (({"queue": "nigth"},), 'no queue "nigth"'),

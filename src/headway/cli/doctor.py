@@ -212,6 +212,9 @@ def _nodes(ask: Callable[[], list[dict[str, Any]]], pools: Callable[[], list[dic
     give_up_at = time.monotonic() + 10.0
     found = ask()
     known = pools() if not found else []
+    if not found and not known:
+        yield Check("nodes", "fail", "there is no pool, so no node", "headway pool set local engine=local nodes=1")
+        return
     if known and all(_only_ordered(each["rules"]) for each in known):
         names = ", ".join(str(each["name"]) for each in known)
         yield Check("nodes", "ok", f"none now; they are ordered from {names} when jobs need them")

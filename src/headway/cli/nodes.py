@@ -21,7 +21,7 @@ def nodes(ctx: click.Context, output: Output) -> int:
     found = connect(output).nodes()
     output.show({"nodes": found}, lambda: pages.nodes(output, found), lambda: [node["id"] for node in found])
     if not found:
-        output.say("no node has called home yet")
+        output.say("no node has called home yet; headway pool ls shows where nodes come from")
     return exits.OK
 
 

@@ -61,7 +61,10 @@ def pool() -> None:
 @output_options
 def pool_ls(output: Output) -> int:
     """List the pools and what their nodes have free."""
-    return _list(output, "pools", connect(output).house.pools(), house_pages.pools)
+    found = connect(output).house.pools()
+    if not found:
+        output.say("no pool, so nothing can run; make one: headway pool set local engine=local nodes=1")
+    return _list(output, "pools", found, house_pages.pools)
 
 
 @pool.command(name="set")

@@ -56,7 +56,8 @@ def make_jobs(desk: Desk, specs: Sequence[JobSpec], origin: Origin, force: bool 
         known.append(known[-1] if spec is before else check_spec(desk, spec, origin.user, named, force))
         before = spec
     if named:
-        refuse_cycles({id: [each.job for each in spec.wishes.after] for id, spec in zip(ids, known, strict=True)})
+        graph = {id: [each.job for each in spec.wishes.after] for id, spec in zip(ids, known, strict=True)}
+        refuse_cycles(graph, {id: spec.name for id, spec in zip(ids, known, strict=True)})
     made = [job for id, spec in zip(ids, known, strict=True) for job in _elements(id, spec, origin, desk.now)]
     return Made(made, ids)
 
@@ -145,12 +146,12 @@ def _check_size(desk: Desk, array: JobId, size: int) -> None:
         raise BadInput(f"after: {array} is not an array of {size:,} jobs", "element by element needs two of one size")
 
 
-def refuse_cycles(graph: Mapping[JobId, Iterable[JobId]]) -> None:
-    """Refuse jobs that wait for each other in a circle."""
+def refuse_cycles(graph: Mapping[JobId, Iterable[JobId]], names: Mapping[JobId, str] | None = None) -> None:
+    """Refuse jobs that wait for each other in a circle. Ids that nobody has seen yet are told by their names."""
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
-        around = " → ".join(str(each) for each in reversed(error.args[1]))
+        around = " → ".join((names or {}).get(each) or str(each) for each in reversed(error.args[1]))
         raise BadInput(f"after: these jobs wait for each other: {around}", "one of them must not wait") from None
 
 
