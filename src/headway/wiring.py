@@ -497,6 +497,8 @@ class OneOfSeveral:
 
 def serve(resolved: Resolved, home: Home, accept_storage: bool = False) -> None:
     """Run the server until SIGTERM or SIGINT. With `accept_storage` it takes whatever storage_url leads to."""
+    from headway.control.readiness import announce_ready
+
     settings = resolved.settings
     check_exposure(settings)
     if settings.ca_file:
@@ -518,7 +520,7 @@ def serve(resolved: Resolved, home: Home, accept_storage: bool = False) -> None:
     role.start()
     write_server_file(home, url_at_home(settings, url))
     collect_seldom()
-    log.info("server started", url=url, pid=os.getpid())
+    announce_ready(url)
     try:
         runner[0].run(sockets=[listener])
     finally:

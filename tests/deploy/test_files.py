@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
@@ -167,3 +169,20 @@ def test_commands_do_not_start_a_shared_server(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="does not run"):
         embedded.locate(settings.load(env), settings.home_from(env), env)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_server_tells_its_service_manager_when_it_answers(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        env = {**os.environ, "HEADWAY_HOME": str(tmp_path / "home"), "NOTIFY_SOCKET": str(tmp_path / "notify")}
+        env |= {"HEADWAY_LOCAL_NODES": "0"}
+        words = [sys.executable, "-m", "headway.cli.main", "server", "start", "--foreground"]
+        server = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            assert manager.recv(4096).decode().splitlines() == ["READY=1", f"MAINPID={server.pid}"]
+            asked = subprocess.run([*words[:3], "ps", "--json"], env=env, capture_output=True, text=True, timeout=60)
+            assert (asked.returncode, asked.stderr) == (0, "")
+        finally:
+            server.terminate()
+            assert server.wait(60) == 0
