@@ -62,6 +62,13 @@ class FaultyProxy:
                 f"HTTP/1.1 {fault} No\r\n".encode() + wait + b"Content-Length: 0\r\nConnection: close\r\n\r\n"
             )
             return
+        if (
+            fault == "404"
+        ):  # Not among FAULTS: who means an object that is missing, and who the bucket, is hard to tell.
+            _read(caller, length - len(body))
+            said = b"<Error><Code>NoSuchBucket</Code></Error>"
+            caller.sendall(b"HTTP/1.1 404 No\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said))
+            return
         if fault == "reset":
             caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return

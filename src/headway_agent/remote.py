@@ -32,6 +32,7 @@ JOIN_S_MAX = 900.0
 AHEAD = 16  # Keys that are numbered get addresses for the next ones too.
 LINKS_MAX = 4096
 GOOD_PART = 0.8  # Of its time an address is used; then a new one is asked for.
+MISSING = ("NoSuchKey", "BlobNotFound")  # What buckets say of an object that they do not have.
 NUMBERED = re.compile(r"(.*[-.])(\d{1,9})")
 
 
@@ -209,7 +210,8 @@ class Remote:
         self._give_back(link.origin, connection)
         if status == 416:
             raise _BeyondEnd(f"{key} does not go so far")
-        if status == 404 and method == "GET":
+        if status == 404 and method == "GET" and (not link.origin or _said(answer) in MISSING):
+            # Any other 404 (no such bucket, a gateway's own) says nothing of the object, and is tried again.
             raise Missing(f"storage has no object {key}")
         if status in (401, 403):
             self.links.drop(method, key)  # No longer good, whatever our clocks say.

@@ -120,12 +120,14 @@ def _checked(objects: Objects, path: str, run: list[dict[str, Any]]) -> bytes:
     """The bytes of a run of parts. What has the wrong hash is read again: it may have been damaged on the way only."""
     import hashlib
 
+    wrong, missing = None, ""
     for _ in range(READ_TRIES):
         try:
             content = objects.read(run[0]["key"], run[0]["offset"], run[-1]["offset"] + run[-1]["size"])
         except Missing as problem:
-            raise Bad(str(problem)) from None
-        position, wrong = 0, None
+            missing = str(problem)  # Perhaps only half of it came: a checkpoint is not set aside for one such answer.
+            continue
+        position, wrong, missing = 0, None, ""
         for part in run:
             piece = memoryview(content)[position : position + part["size"]]
             position += part["size"]
@@ -134,7 +136,8 @@ def _checked(objects: Objects, path: str, run: list[dict[str, Any]]) -> bytes:
                 break
         if wrong is None:
             return content
-    assert wrong is not None
+    if missing or wrong is None:
+        raise Bad(missing)
     raise Bad(f"{path}: the bytes at {wrong['offset']} of {wrong['key']} are not what was stored")
 
 

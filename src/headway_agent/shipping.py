@@ -12,6 +12,7 @@ import zlib
 from headway_agent import masking
 from headway_agent.happenings import Range
 from headway_agent.nodedir import write_all
+from headway_agent.storing import make_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def store_in_folder(folder: str) -> Callable[[str, bytes], None]:
     def store(key: str, content: bytes) -> None:
         path = os.path.join(folder, key)
         directory = os.path.dirname(path)
-        os.makedirs(directory, exist_ok=True)
+        make_dir(directory)
         fresh = f"{path}.new"
         try:
             fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -91,20 +91,9 @@ class Folder:
         directory = os.path.dirname(path)
         with self._lock:
             if directory not in self._unsettled:
-                self._make(directory)
+                make_dir(directory)
                 self._unsettled.add(directory)
         return path
-
-    def _make(self, directory: str) -> None:
-        if os.path.isdir(directory):
-            return
-        above = os.path.dirname(directory)
-        self._make(above)
-        try:
-            os.mkdir(directory, 0o700)
-        except FileExistsError:
-            pass
-        _sync(above)
 
     def put_chunk(self, key: str, content: bytes | bytearray, sha256: str) -> None:
         raise AssertionError("no chunks where files are copied whole")
@@ -205,6 +194,19 @@ class FolderDraft:
                 os.unlink(self._path)
             except OSError:
                 pass
+
+
+def make_dir(directory: str) -> None:
+    """Make a directory and those above it so that they outlive a power cut."""
+    if os.path.isdir(directory):
+        return
+    above = os.path.dirname(directory)
+    make_dir(above)
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        pass
+    _sync(above)
 
 
 def put(objects: Objects, key: str, content: bytes) -> None:

@@ -207,3 +207,47 @@ def test_a_file_that_vanishes_while_its_directory_is_looked_at_hides_no_other(
 
     monkeypatch.setattr("headway_agent.restoring.os.lstat", lstat)
     assert len(look(str(tmp_path))) == 19
+
+
+def test_a_part_that_came_short_once_is_read_again_before_its_checkpoint_counts_as_bad() -> None:
+    import hashlib
+
+    from headway_agent.restoring import Bad, _checked
+    from headway_agent.storing import Missing
+
+    class Halves:
+        """Storage whose first answers are too short."""
+
+        def __init__(self, short: int) -> None:
+            self.short = short
+
+        def read(self, key: str, start: int, end: int) -> bytes:
+            self.short -= 1
+            if self.short >= 0:
+                raise Missing(f"{key} has no {end - start} bytes from {start} on")
+            return b"content"
+
+    part = {"key": "k", "offset": 0, "size": 7, "sha256": hashlib.sha256(b"content").hexdigest()}
+    assert _checked(Halves(1), "model.bin", [part]) == b"content"  # type: ignore[arg-type]
+    with pytest.raises(Bad, match="has no 7 bytes"):
+        _checked(Halves(9), "model.bin", [part])  # type: ignore[arg-type]
+
+
+def test_the_first_pack_of_a_node_outlives_a_power_cut_with_the_directories_that_were_made_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headway_agent.shipping import store_in_folder
+
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{fd}"), tmp_path))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    store_in_folder(str(tmp_path))("logs/n1/1-1", b"x")
+    assert [name for name in synced if not name.endswith(".new")] == [".", "logs", "logs/n1"]
+    synced.clear()
+    store_in_folder(str(tmp_path))("logs/n1/1-2", b"x")
+    assert [name for name in synced if not name.endswith(".new")] == ["logs/n1"]

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from headway.core.errors import Unavailable
 from headway_agent.parts import Known, send_files, signature_of
 from headway_agent.remote import PAUSE_S_MAX, Link, Remote
 from headway_agent.restoring import Bad, _checked
@@ -161,6 +162,38 @@ def test_pauses_grow_and_are_as_long_as_storage_asks_for(tmp_path: Path) -> None
         proxy.on = False
         remote.put(key, b"content")
         assert again.storage.get(key) == b"content"
+    proxy.close()
+
+
+def test_a_bucket_that_is_not_found_says_nothing_of_its_objects(tmp_path: Path) -> None:
+    """Else a checkpoint that is there would be set aside as lost, because a gateway has forgotten its bucket."""
+    at = urlsplit(seaweed().endpoint)
+    proxy = FaultyProxy(at.hostname or "", at.port or 0, seed=1, share=1.0)
+    proxy.on, proxy.faults = False, ["404"]
+    storage = seaweed().open("no-bucket", f"http://127.0.0.1:{proxy.port}")
+    storage.identity("an-id")
+    with Serving(tmp_path / "unused", storage=storage) as again:
+        again.join()
+        job = again.submit()
+        again.start(f"{job}/1/0")
+        remote = a_remote(tmp_path, again.port, pause=lambda _: None)
+        key, none = f"jobs/{job}/1/parts/0-1.0", f"jobs/{job}/1/parts/none"
+        remote.put(key, b"content")
+        for each in (key, none):
+            remote.links.find("GET", each)
+        proxy.on = True
+        for each in (key, none):
+            with pytest.raises(StoreFailed, match="NoSuchBucket"):
+                remote.read_all(each)
+        storage._seen_at = float("-inf")
+        for ask in (storage.size, storage.get):
+            with pytest.raises(Unavailable, match="has lost its id"):
+                ask(none)
+        proxy.on = False
+        assert remote.read_all(key) == b"content"
+        with pytest.raises(Missing):
+            remote.read_all(none)
+        assert storage.size(none) is None
     proxy.close()
 
 

@@ -10,6 +10,7 @@ import hashlib
 import re
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 RETRIES_MAX = 3
 CALL_S_MAX = 60
 DELETED_AT_ONCE = 500
+SEEN_S = 5.0  # How long the sight of its id is trusted.
 JOIN_BYTES = 4 << 20
 JOIN_AHEAD = 4
 AZURE = ("az://", "azure://", "adl://", "abfs://", "abfss://")
@@ -42,6 +44,8 @@ class ObjectStorage:
         self._url = url
         self._options: dict[str, str] = {name.lower(): value for name, value in (options or {}).items()}
         self._client: dict[str, Any] = {"timeout": f"{CALL_S_MAX}s"}
+        self._known = False  # Whether it has an id.
+        self._seen_at = 0.0  # When that was last seen.
         if endpoint:
             self._options["azure_endpoint" if url.startswith(AZURE) else "endpoint"] = endpoint
             self._client["allow_http"] = endpoint.startswith("http://")
@@ -188,8 +192,10 @@ class ObjectStorage:
         try:
             with self._saying("give", ID_KEY):
                 found = obstore.get(self._bucket, ID_KEY)
+                id = bytes(found.bytes()).decode().strip()
+                self._known, self._seen_at = True, time.monotonic()
                 # A copy of the object has a time of its own, by which it is told from the one that was copied.
-                return Identity(bytes(found.bytes()).decode().strip(), found.meta["last_modified"].isoformat())
+                return Identity(id, found.meta["last_modified"].isoformat())
         except NotFound:
             if not fresh:
                 return None
@@ -199,6 +205,10 @@ class ObjectStorage:
 
     def local_dir(self) -> str:
         return ""
+
+    def _is_there(self) -> bool:
+        """Whether this is still the bucket that it was. Of one that is gone, every object would seem to be missing."""
+        return time.monotonic() - self._seen_at < SEEN_S or self.identity() is not None
 
     def _delete_each(self, keys: Sequence[str]) -> None:
         """One of many was missing already; the others must go all the same."""
@@ -219,6 +229,11 @@ class ObjectStorage:
             yield
             self.trouble = ""
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            if key != ID_KEY and self._known and not self._is_there():
+                self.trouble = (
+                    f"the storage {self._url} has lost its id: the bucket is not the one that it was, or gone"
+                )
+                raise Unavailable(self.trouble) from None
             raise NotFound(f'storage has no object "{key}"') from None
         except (BaseError, OSError) as error:
             self.trouble = f"the storage {self._url} cannot {what} {key}: {_first_line(error)}"
