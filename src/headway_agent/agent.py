@@ -147,9 +147,7 @@ class Agent:
         self.upgrade_at_s = 0.0
         self.pack_number = 0
         self.shipping = False
-        self.ship_backoff_s = 0.0
-        self.ship_at_s = 0.0
-        self.looked_at_s = 0.0
+        self.ship_backoff_s = self.ship_at_s = self.looked_at_s = 0.0
         self.look_every_s = LOOK_S
         self.shipped_all_at_s = 0.0
         self.more_to_ship = False
@@ -165,6 +163,9 @@ class Agent:
     def run(self) -> int:
         self.log.say("agent started", node=self.state.node, epoch=self.state.agent_epoch, pid=os.getpid())
         self.janitor.ask(self.visits.sweep)
+        left_s = progressing.machine_left_s(self.node_dir.path, self.state.boot_id)
+        if left_s is not None and left_s + progress.NOTICE_STALE_S > 0:
+            self.happened(NoticeHeard("reclaimed", left_s))
         while not self.ended:
             if self.link.sock is None:
                 self._find_keeper()
@@ -233,7 +234,7 @@ class Agent:
     def _hear_notice(self) -> None:
         if self.notice_asked:
             self.notice_asked = False
-            self.happened(NoticeHeard("reclaimed", progressing.machine_notice_s(self.node_dir.path)))
+            self.happened(NoticeHeard("reclaimed", progressing.machine_goes(self.node_dir.path, self.state.boot_id)))
 
     def _keep_progress(self) -> None:
         self.progressing.turn()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 WATCH_AFTER_S = 0.1
 PLACES = ("checkpoints", "output", "sdk")
-NOTICE, ASKED = "notice.json", "progress.json"
+NOTICE, ASKED, LEAVING = "notice.json", "progress.json", "leaving.json"
 NOTICE_S = 30.0  # How soon a machine goes that does not say when.
 
 
@@ -201,6 +201,26 @@ def machine_notice_s(node_path: str) -> float:
             return max(1.0, float(json.load(file)["seconds_left"]))
     except (OSError, ValueError, KeyError, TypeError):
         return NOTICE_S
+
+
+def machine_goes(node_path: str, boot_id: str) -> float:
+    """How soon this machine goes, written down for an agent that comes after us."""
+    left_s = machine_notice_s(node_path)
+    try:
+        write_whole(os.path.join(node_path, LEAVING), {"boot_id": boot_id, "at_s": boottime_s() + left_s})
+    except OSError:
+        pass  # A full disk: as long as we live, we know it.
+    return left_s
+
+
+def machine_left_s(node_path: str, boot_id: str) -> float | None:
+    """How soon this machine goes, by what an agent before us heard; None where there was no notice since it started."""
+    try:
+        with open(os.path.join(node_path, LEAVING)) as file:
+            said = json.load(file)
+            return float(said["at_s"]) - boottime_s() if said["boot_id"] == boot_id else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _holds_something(directory: str) -> bool:

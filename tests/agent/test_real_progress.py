@@ -246,6 +246,13 @@ def test_the_machine_s_notice_ends_all_tasks_and_new_ones_are_refused(node: Node
     assert any(body.get("notice", {}).get("cause") == "reclaimed" for body in node.server.bodies)
     late = node.server.give("job3/1/0", "true")
     wait_until(lambda: node.server.phase(late) == "refused", every_s=0.01)
+    node.kill_agent()
+    node.server.bodies.clear()
+    node.start()  # Its successor knows it too, and does not tell the server that the machine stays.
+    wait_until(lambda: [body for body in node.server.bodies if body["full"]], every_s=0.01)
+    assert all(body["notice"]["cause"] == "reclaimed" for body in node.server.bodies if body["full"])
+    later = node.server.give("job4/1/0", "true")
+    wait_until(lambda: node.server.phase(later) == "refused", every_s=0.01)
 
 
 def test_a_task_that_keeps_nothing_costs_no_thread_and_no_watch(node: Node) -> None:
