@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 
 SHARED_TMP = "HEADWAY_TEST_SHARED_TMP"  # Names the directory for what several runs at once must agree on: locks.
 WELL = b"well"  # The run says so when it ended by itself: then what is still ending has a moment for it.
-ENDING_S = 5.0
+ENDING_S = float(os.environ.get("HEADWAY_TEST_ENDING_S") or 5.0)
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -21,6 +21,6 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
 
 @pytest.fixture
 def client(fake: FakeServer) -> Iterator[Client]:
-    made = Client(patience_s=5.0)
+    made = Client(patience_s=60.0)
     yield made
     made.close()

@@ -59,7 +59,7 @@ def test_a_server_that_ends_at_once_is_told_with_its_log(home: settings.Home, mo
     home.server_log.write_text("of an earlier start\n")
     monkeypatch.setattr(sys, "executable", "/bin/ls")
     with pytest.raises(Unavailable) as failed:
-        embedded.start(home, os.environ, wait_s_max=30.0)
+        embedded.start(home, os.environ, wait_s_max=300.0)
     assert "ended at once (exit code 2)" in failed.value.message
     assert "--foreground" in failed.value.message
     assert "of an earlier start" not in failed.value.message
@@ -70,7 +70,7 @@ def test_a_large_log_is_put_aside(home: settings.Home, monkeypatch: pytest.Monke
     home.server_log.write_text("more than ten bytes\n")
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(Unavailable, match="says nothing"):
-        embedded.start(home, os.environ, wait_s_max=30.0)
+        embedded.start(home, os.environ, wait_s_max=300.0)
     assert (home.state / "server.log.1").read_text() == "more than ten bytes\n"
 
 
