@@ -17,6 +17,7 @@ LONG = (
     "tests/yardsticks/", "tests/accounts/", "tests/agent/",
 )  # fmt: skip
 TOGETHER = ("tests/slurm/", "tests/servers/")  # One cluster or database for all of them.
+APART = ("tests/sim/",)  # Nothing but work for a processor: each worker has its share, beside the others' waiting.
 
 
 def dealt(names: Sequence[str], workers: int) -> list[int]:
@@ -44,5 +45,6 @@ def _rank(name: str) -> int:
 
 
 def sort(items: list[Any], workers: int) -> None:
-    names = [str(item.nodeid).partition("::")[0] for item in items]
+    ids = [str(item.nodeid) for item in items]
+    names = [each if each.startswith(APART) else each.partition("::")[0] for each in ids]
     items[:] = [items[index] for index in dealt(names, workers)]
