@@ -20,6 +20,8 @@ if saved:
     step, weight = saved[-1], float.fromhex(open(f"{place}/model-{saved[-1]}.txt").read())
 print("from", step, flush=True)
 while step < steps:
+    while step >= int(open(sys.argv[1]).read()) and not told:
+        time.sleep(0.01)
     step += 1
     weight = (weight + random.Random(f"{os.environ['HEADWAY_SEED']} {step}").random()) % 1.0
     if told or step % 10 == 0:
@@ -40,7 +42,8 @@ def test_what_was_lost_has_a_price_and_a_rerun_gives_the_same_bits(living: Livin
     living.ok("pool", "set", "local", "price=36000")  # Ten a second: what is lost shows.
     living.script("train.py", SEEDED)
     training = Training(living, 120)
-    training.job = job = living.submit("--bundle", "--max-retries", "3", "train.py")
+    training.allow(training.ahead)
+    training.job = job = living.submit("--bundle", "--max-retries", "3", "train.py", str(training.ceiling))
     training.began(1)
     training.until(1, 15)
     living.kill(living.keeper)
@@ -48,6 +51,7 @@ def test_what_was_lost_has_a_price_and_a_rerun_gives_the_same_bits(living: Livin
     training.until(2, resumed + 15)
     living.ok("preempt", job, "-q")
     training.began(3)
+    training.allow(training.steps)
     ended = living.wait(job)
     assert (ended["state"], ended["attempt"]) == ("succeeded", 3)
 
@@ -70,7 +74,7 @@ def test_what_was_lost_has_a_price_and_a_rerun_gives_the_same_bits(living: Livin
         assert f"{group}: the same" in told
     assert "attempts: 3 → 1" in told
 
-    other = living.submit("--bundle", "--seed", "1", "train.py")
+    other = living.submit("--bundle", "--seed", "1", "train.py", str(training.ceiling))
     living.wait(other)
     told = living.ok("diff", job, other)
     assert "artifacts.model.txt: " in told

@@ -89,15 +89,20 @@ class Training:
     def begin(self, *words: str) -> Training:
         self.living.script("train.py", SCRIPT)
         self.allow(2 * self.ahead)
-        numbers = [str(self.steps), str(self.pace_s), str(self.every), str(self.living.place / "ceiling")]
+        numbers = [str(self.steps), str(self.pace_s), str(self.every), str(self.ceiling)]
         self.job = self.living.submit("--no-bundle", *words, "train.py", *numbers)
         return self
 
+    @property
+    def ceiling(self) -> Path:
+        """The file with the step up to which it may go: not where the script is, which may become a bundle."""
+        return self.living.home / "ceiling"
+
     def allow(self, step: int) -> None:
         """Let it go on to this step."""
-        fresh = self.living.place / "ceiling.new"
+        fresh = self.ceiling.with_suffix(".new")
         fresh.write_text(str(step))
-        fresh.replace(self.living.place / "ceiling")
+        fresh.replace(self.ceiling)
 
     def directory(self, attempt: int) -> Path:
         name = f"tasks/{self.job}-{attempt}-0"
