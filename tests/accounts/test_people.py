@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Iterator
@@ -10,6 +11,11 @@ from typing import Any
 
 import pytest
 
+from headway.api.badges import Badges
+from headway.control.accounts import new_token
+from headway.core.accounts import Accounts, Token, User
+from headway.store.memory import MemoryStore
+from headway.store.protocol import Batch
 from tests.accounts.people import Shared
 from tests.api.serving import Serving
 from tests.waiting import wait_until
@@ -224,3 +230,20 @@ def test_where_nobody_signs_in_there_are_no_accounts(tmp_path: Path) -> None:
         }  # fmt: skip
         server.submit()
         assert server.ok("GET", "/audit") == {"entries": []}
+
+
+def test_a_token_that_was_good_a_moment_ago_is_not_good_beyond_its_time() -> None:
+    store, clock = MemoryStore(), [100.0]
+    text, prefix, kept = new_token()
+    token = Token(prefix, kept, user="mel", created_at=100.0, expires_at=102.0)
+    store.commit(Batch(accounts=Accounts([User("mel")], tokens=[token])))
+    badges = Badges(store, True, 60.0, lambda: clock[0])
+
+    def known() -> bool:
+        return asyncio.run(badges.look(f"Bearer {text}".encode())) is not None
+
+    assert known()
+    clock[0] = 101.9
+    assert known()
+    clock[0] = 102.0
+    assert not known()

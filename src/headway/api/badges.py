@@ -43,13 +43,14 @@ class Badges:
         if known is not None and now < known[1]:
             return known[0]
         text = given[7:].decode("latin-1")
-        actor = await run_in_threadpool(actor_for, self.store, text, now)
-        if actor is None:
+        found = await run_in_threadpool(actor_for, self.store, text, now)
+        if found is None:
             self._known.pop(seen, None)
             return None
+        actor, until = found
         if len(self._known) >= REMEMBERED_MOST:
             self._known.clear()
-        self._known[seen] = (actor, now + self.keep_s)
+        self._known[seen] = (actor, min(until, now + self.keep_s))
         return actor
 
     def forget(self) -> None:

@@ -34,8 +34,11 @@ def new_token() -> tuple[str, str, str]:
     return text, prefix, hashed(text)
 
 
-def actor_for(store: Store, text: str, now: float) -> Actor | None:
-    """Who shows this token; None when it is unknown, expired or revoked. Notes its use, at most once a minute."""
+def actor_for(store: Store, text: str, now: float) -> tuple[Actor, float] | None:
+    """Who shows this token, and until when it is good; None when it is unknown, expired or revoked.
+
+    Notes its use, at most once a minute.
+    """
     prefix, found, _ = text.removeprefix(PREFIX).partition("_")
     if not text.startswith(PREFIX) or not found or len(text) > 200:
         return None
@@ -45,7 +48,8 @@ def actor_for(store: Store, text: str, now: float) -> Actor | None:
     actor = _actor(store, token)
     if actor is not None and (token.used_at is None or now - token.used_at >= NOTED_EVERY_S):
         store.note_use(prefix, now)
-    return actor
+    until = token.expires_at if token.expires_at is not None else float("inf")
+    return (actor, until) if actor is not None else None
 
 
 def _actor(store: Store, token: Token) -> Actor | None:

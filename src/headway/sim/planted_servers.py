@@ -126,14 +126,14 @@ def _old_silence() -> Iterator[None]:
         yield
 
 
-@plant("a change that was not saved is answered from memory", ordered=True, database_cut_per_hour=300.0)
+@plant("a change that was not saved is answered from memory", ordered=True, first=7, database_cut_per_hour=300.0)
 def _from_memory() -> Iterator[None]:
     unasked = property(lambda self: False, lambda self, value: None)
     with _put(Cycle, "_not_in_doubt", lambda self, asks: asks), _put(Desk, "must_lead", unasked):
         yield
 
 
-@plant("engines are asked by a leader that was replaced", ordered=True, first=20, server_sleeps_per_hour=120.0)
+@plant("engines are asked by a leader that was replaced", ordered=True, first=24, server_sleeps_per_hour=120.0)
 def _unasked() -> Iterator[None]:
     with _put(Desk, "must_lead", property(lambda self: False, lambda self, value: None)):
         yield
