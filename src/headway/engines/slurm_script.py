@@ -16,7 +16,7 @@ from headway.core.model import Pool
 RESTARTS_MOST = 3  # So often may Slurm requeue an order; then it ends, and a new one takes its place.
 
 # Runs on each node. Fetches the agent from the server, which the node must reach anyway, and becomes it.
-BEGIN = """import json, os, shutil, signal, ssl, stat, sys, time, urllib.request
+BEGIN = """import json, os, shutil, signal, stat, sys, time, urllib.request
 said = json.load(sys.stdin)
 restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 node = "%s-%s" % (said["order"], os.environ["SLURM_NODEID"]) + ("-r%d" % restart if restart else "")
@@ -39,14 +39,16 @@ def put(name, content):
 token = said.pop("tokens")[node]
 said["node"] = node
 put("token", token.encode())
-trusted = ssl.create_default_context()
+handlers = [urllib.request.ProxyHandler({})]
 if said.get("ca"):
-    put("ca.pem", said["ca"].encode())  # The agent finds it there, too.
+    import ssl
+    trusted = ssl.create_default_context()
     trusted.load_verify_locations(cadata=said["ca"])
+    handlers.append(urllib.request.HTTPSHandler(context=trusted))
+    put("ca.pem", said["ca"].encode())  # The agent finds it there, too.
 put("server.json", json.dumps({"url": said["urls"]}).encode())
 put("ordered.json", json.dumps(said).encode())
 until = time.monotonic() + said["dead_man_s"]
-handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted)
 opener = urllib.request.build_opener(*handlers)
 while True:
     for url in said["urls"].split(","):
