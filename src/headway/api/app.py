@@ -40,8 +40,8 @@ ROUTES = (
 def create_app(services: Services) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        services.hub.loop = services.standing.loop = asyncio.get_running_loop()
-        services.hub.last_seq = services.store.last_seq()
+        services.standing.loop = asyncio.get_running_loop()
+        services.hub.begin(services.standing.loop, services.store.last_seq())
         yield
 
     app = Lane(

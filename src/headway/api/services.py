@@ -48,6 +48,11 @@ class Hub:
     _pending: list[Published] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def begin(self, loop: asyncio.AbstractEventLoop, last_seq: int) -> None:
+        """Wake waiters in this loop from now on; what was published before it ran is taken up too."""
+        self.loop, self.last_seq = loop, max(last_seq, self.last_seq)
+        loop.call_soon(self._wake)
+
     def publish(self, said: Published) -> None:
         """Called on the control thread after each commit."""
         with self._lock:
