@@ -104,6 +104,7 @@ def test_orders_follow_from_jobs_stay_warm_outlive_the_server_and_leave_nothing(
         kept=("", ""),
         warm=("idle = '10m'", ""),
         gang=("max = 2\nidle = '10m'", ""),
+        fast=("gpus = 2\ngpu_type = 'a100'\nidle = '1s'", "constraint = 'fast'"),
         shut=("", "partition = 'shut'"),
         lost=("", "partition = 'nowhere'"),
     )
@@ -111,6 +112,8 @@ def test_orders_follow_from_jobs_stay_warm_outlive_the_server_and_leave_nothing(
     told = "echo hello from $HEADWAY_JOB_ID; exit 3"
     first = headway.submit("--pool", "warm", "--", "sh", "-c", told)
     gang = headway.submit("--pool", "gang", "--nodes", "2", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE")
+    gpus = ["--pool", "fast", "--gpus", "2", "--gpu-type", "a100", "--", "sh", "-c", "echo has $CUDA_VISIBLE_DEVICES"]
+    fast = headway.submit(*gpus)
     shut, lost = (headway.submit("--pool", pool, "--", "true") for pool in ("shut", "lost"))
 
     done = headway.wait(first)
@@ -123,6 +126,10 @@ def test_orders_follow_from_jobs_stay_warm_outlive_the_server_and_leave_nothing(
     assert orders(lab, "warm") == warm, "the second one ran in the first one's allocation"
 
     kept.wait_for("step")
+    visited = headway.run("exec", kept.job, "--", "sh", "-c", "echo $HEADWAY_JOB_ID; exit 7")
+    assert (visited.returncode, visited.stdout) == (7, f"{kept.job}\n")
+    assert headway.wait(fast)["state"] == "succeeded"
+    assert headway.log(fast) == "has 0,1\n", "from the one machine with GPUs and the feature"
     before = orders(lab, "kept")
     headway.kill(headway.server)
 
