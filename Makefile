@@ -31,13 +31,16 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	@echo "installing the locked packages into $(VENV)"
 	@$(PIP) install -qq --no-deps -r requirements-dev.lock
 	@$(PIP) install -qq --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
 
 # Real servers, agents and clusters on a few cores: what fails in the crowd is run once more, alone, and must pass then.
+# Bytecode first: where Python may not write it, each of thousands of commands would compile all it reads.
 test: setup check
+	@$(BIN)/python -m compileall -q src
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=25 $(PYTEST_ARGS) tests; code=$$?; \
 	if [ $$code -ne 1 ]; then exit $$code; fi; \
 	echo "what failed in the crowd is run once more, alone; whatever is named above did fail once"; \
@@ -55,6 +58,7 @@ format: setup
 	$(BIN)/ruff format .
 
 bench: setup
+	@$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench
 
 # Replays public job logs through the scheduler; some minutes. Writes docs/reference/yardsticks.md.
