@@ -100,7 +100,7 @@ def test_version_and_config_need_no_server(headway: Callable, golden: Callable, 
     assert headway("config", "explain", "auto_start_s_max", "--json").json["settings"] == [
         {
             "name": "auto_start_s_max",
-            "value": 30.0,
+            "value": 60.0,
             "source": "built in",
             "says": "how long the command line waits for the embedded server to come up",
         }
