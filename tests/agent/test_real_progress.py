@@ -7,12 +7,14 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway_agent.progressing import WATCH_AFTER_S
 from tests.agent.home import Node, a_node
 from tests.waiting import wait_until
 
@@ -257,12 +259,17 @@ def test_the_machine_s_notice_ends_all_tasks_and_new_ones_are_refused(node: Node
 
 def test_a_task_that_keeps_nothing_costs_no_thread_and_no_watch(node: Node) -> None:
     node.start()
+    longest_s = 0.0
     for number in range(20):
+        began_s = time.monotonic()
         node.server.outcome(node.server.give(f"job{number}/1/0", "true"))
+        longest_s = max(longest_s, time.monotonic() - began_s)
     assert node.agent is not None
     threads = [entry.read_text().strip() for entry in Path(f"/proc/{node.agent.pid}/task").glob("*/comm")]
     maps = Path(f"/proc/{node.agent.pid}/maps").read_text()
     assert len(threads) <= 6
     assert "libcrypto" not in maps
+    if longest_s >= WATCH_AFTER_S:
+        return  # On a machine this busy even `true` may have lived long enough to be watched.
     fds = [os.readlink(entry) for entry in Path(f"/proc/{node.agent.pid}/fd").iterdir()]
     assert not [name for name in fds if "inotify" in name]
