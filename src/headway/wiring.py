@@ -498,7 +498,9 @@ class OneOfSeveral:
 def serve(resolved: Resolved, home: Home, accept_storage: bool = False) -> None:
     """Run the server until SIGTERM or SIGINT. With `accept_storage` it takes whatever storage_url leads to."""
     from headway.control.readiness import announce_ready
+    from headway.control.saying import log_without_failing
 
+    log_without_failing()
     settings = resolved.settings
     check_exposure(settings)
     if settings.ca_file:

@@ -135,8 +135,10 @@ class ControlThread:
             self._on_lost_lead()
         except BaseException:
             # Without this thread nothing can be saved: better no server than one that only seems to live.
-            log.exception("control thread ended")
-            self._on_lost_lead()
+            try:
+                log.exception("control thread ended")
+            finally:  # Also where the log cannot be written: on a full disk it may be that which has failed.
+                self._on_lost_lead()
         finally:
             self._stopping = self._over = True
             self._let_down()
