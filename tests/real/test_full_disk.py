@@ -39,7 +39,7 @@ def small(headway_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HEADWAY_HOME", str(disk / "home"))
     place = tmp_path / "place"
     place.mkdir()
-    made = Living(disk / "home", place)
+    made = Living(disk / "home", place, {"HEADWAY_AUTO_START_S_MAX": "10"})  # Who is refused does not try for long.
     yield made
     made.end()
     subprocess.run(["umount", "-l", str(disk)], check=True)
