@@ -514,7 +514,7 @@ def serve(resolved: Resolved, home: Home, accept_storage: bool = False) -> None:
 
     def end() -> None:
         for each in runner:
-            each.should_exit = True
+            each.finish()
 
     server = assemble(resolved, home, url, accept_storage)
     runner.append(http_server(server.app, end, server.services.end_waiting, settings))
@@ -548,9 +548,10 @@ def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], Non
     class HttpServer(uvicorn.Server):
         _loop: asyncio.AbstractEventLoop | None = None
 
-        def __setattr__(self, name: str, value: Any) -> None:
-            super().__setattr__(name, value)
-            if name == "should_exit" and value and self._loop is not None:
+        def finish(self) -> None:
+            """End soon; from any thread."""
+            self.should_exit = True
+            if self._loop is not None:
                 with contextlib.suppress(RuntimeError):  # It has ended already.
                     self._loop.call_soon_threadsafe(self._ending.set)
 
