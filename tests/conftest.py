@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,13 @@ from tests.leftovers import Guard
 # A busy machine must not fail a property by its speed.
 settings.register_profile("headway", deadline=None)
 settings.load_profile("headway")
+
+# A run in the background or under nohup ignores these, and whatever it starts would inherit that, where a signal that
+# is handled is heard again.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

@@ -77,8 +77,8 @@ def test_a_second_ctrl_c_asks_the_job_to_stop(fake: FakeServer) -> None:
     assert child.stderr
     assert child.stdout.readline() == "epoch 1\n"
     child.send_signal(signal.SIGINT)
-    while "press Ctrl-C again" not in child.stderr.readline():
-        pass
+    said = iter(child.stderr.readline, "")
+    assert any("press Ctrl-C again" in line for line in said), "it ended without a word"
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 130
