@@ -161,11 +161,8 @@ def test_the_first_failing_rank_is_named_with_its_node(nodes: Living) -> None:
     assert "ZeroDivisionError" in done["sentence"]
 
 
-def test_a_real_mpirun_has_its_ranks_on_every_node_without_ssh(nodes: Living) -> None:
-    have_open_mpi()
-    nodes.script("sum.py", MPI)
-    words = ["--nodes", "3", "--ranks-per-node", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "10m"]
-    job = nodes.submit(*words, "--env", "PATH=/usr/bin:/bin", "--", "python3", "sum.py")
+def six_ranks_summed(nodes: Living, job: str) -> None:
+    """See that two ranks on each of three nodes met, and that every one of them wrote its line."""
     done = nodes.wait(job)
     said = log_of(nodes, job, 1, 0, 0)
     assert done["state"] == "succeeded", f"{done['sentence']}\n{said}"
@@ -175,16 +172,28 @@ def test_a_real_mpirun_has_its_ranks_on_every_node_without_ssh(nodes: Living) ->
     ]
 
 
-def test_a_stop_reaches_the_ranks_of_mpirun_on_every_node(nodes: Living) -> None:
-    have_open_mpi()
-    nodes.script("sum.py", MPI)
-    words = ["--nodes", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "10m", "--grace", "60s"]
-    job = nodes.submit(*words, "--env", "PATH=/usr/bin:/bin", "--", "python3", "sum.py", "stay")
+def a_stop_is_told_to_both(nodes: Living, job: str) -> None:
     wait_until(lambda: nodes.job(job)["state"] == "running", what="its start")
     wait_until(lambda: log_of(nodes, job, 1, 0, 0).count("sum 1") == 2, what="both ranks")
     nodes.ok("stop", job)
     assert nodes.wait(job)["state"] == "cancelled"
     assert {"told 0", "told 1"} <= set(log_of(nodes, job, 1, 0, 0).splitlines())
+
+
+def test_a_real_mpirun_has_its_ranks_on_every_node_without_ssh(nodes: Living) -> None:
+    have_open_mpi()
+    nodes.script("sum.py", MPI)
+    words = ["--nodes", "3", "--ranks-per-node", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "10m"]
+    job = nodes.submit(*words, "--env", "PATH=/usr/bin:/bin", "--", "python3", "sum.py")
+    six_ranks_summed(nodes, job)
+
+
+def test_a_stop_reaches_the_ranks_of_mpirun_on_every_node(nodes: Living) -> None:
+    have_open_mpi()
+    nodes.script("sum.py", MPI)
+    words = ["--nodes", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "10m", "--grace", "60s"]
+    job = nodes.submit(*words, "--env", "PATH=/usr/bin:/bin", "--", "python3", "sum.py", "stay")
+    a_stop_is_told_to_both(nodes, job)
     assert not [pid for pid in nodes.processes() if b"sum.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
@@ -194,24 +203,14 @@ def test_mpich_works_as_well_and_a_rank_that_fails_elsewhere_ends_the_gang(nodes
     words = ["--ranks-per-node", "2", "--cpus", "0.5", "--launcher", "mpi", "--max-duration", "10m", "--grace", "60s"]
     words += ["--env", "HEADWAY_MPIRUN=mpirun.mpich", "--env", "PATH=/usr/bin:/bin"]
     job = nodes.submit(*words, "--nodes", "3", "--", "python3", "sum.py", "sum")
-    done = nodes.wait(job)
-    said = log_of(nodes, job, 1, 0, 0)
-    assert done["state"] == "succeeded", f"{done['sentence']}\n{said}"
-    places = [task["node"] for task in done["attempts"][0]["tasks"]]
-    assert sorted(said.splitlines()) == [
-        f"rank {rank} local {rank % 2} on {places[rank // 2]} sum 15" for rank in range(6)
-    ]
+    six_ranks_summed(nodes, job)
     words[1] = "1"
     job = nodes.submit(*words, "--nodes", "2", "--", "python3", "sum.py", "fail")
     done = nodes.wait(job)
     assert (done["state"], done["cause"], done["attempts"][0]["exit_code"]) == ("failed", "user_code", 7)
     assert done["sentence"].endswith("headway: rank 1 ended with exit code 7")
     job = nodes.submit(*words, "--nodes", "2", "--", "python3", "sum.py", "stay")
-    wait_until(lambda: nodes.job(job)["state"] == "running", what="its start")
-    wait_until(lambda: log_of(nodes, job, 1, 0, 0).count("sum 1") == 2, what="both ranks")
-    nodes.ok("stop", job)
-    assert nodes.wait(job)["state"] == "cancelled"
-    assert {"told 0", "told 1"} <= set(log_of(nodes, job, 1, 0, 0).splitlines())
+    a_stop_is_told_to_both(nodes, job)
 
 
 def test_without_mpirun_a_sentence_says_so(nodes: Living) -> None:
