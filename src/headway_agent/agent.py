@@ -302,6 +302,7 @@ class Agent:
         over = told["phase"] == "over"
         ended = over or bool(told.get("stays_s"))
         directory = self.node_dir.task(told["task"])
+        self.progressing.first_exits([(told["task"], told.get("first_exit_at", 0.0))])
         return Kept(
             told["task"],
             told["phase"],
@@ -330,6 +331,7 @@ class Agent:
             self.happened(RankExited(key, Exit(*told), key in stays))
         for key, stays_s in stays.items():
             self._stays(key, stays_s)
+        self.progressing.first_exits(news.get("first_exits", ()))
         for key in news.get("over", ()):
             self._over(key)
         for key in news.get("forgotten", ()):
@@ -355,10 +357,9 @@ class Agent:
     def _noted(self, key: str, directory: str, marks: Any) -> None:
         task = self.state.tasks.get(key)
         if task is not None:
-            noted = marks if isinstance(marks, dict) else {}
-            tail = self._tail(key, task.exits)
-            kept = self.progressing.leftovers(key)
-            self.happened(TaskOver(key, shipping.output_sizes(directory), tail, kept, noted))
+            noted, tail = marks if isinstance(marks, dict) else {}, self._tail(key, task.exits)
+            sizes, leftovers = shipping.output_sizes(directory), self.progressing.leftovers(key)
+            self.happened(TaskOver(key, sizes, tail, leftovers, noted))
 
     def _tail(self, key: str, exits: Sequence[Exit]) -> str:
         failed = first_failing(exits)

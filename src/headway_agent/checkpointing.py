@@ -76,8 +76,8 @@ class Checkpointer:
     def notice(self, key: str) -> None:
         self._ask(lambda: self._noticed(key))
 
-    def salvage(self, key: str, end: str) -> None:
-        self._ask(lambda: self._ended(key, end))
+    def salvage(self, key: str, end: str, first_exit_at: float = 0.0) -> None:
+        self._ask(lambda: self._ended(key, end, first_exit_at))
 
     def forget(self, key: str) -> None:
         self._ask(lambda: self._drop(key))
@@ -194,13 +194,13 @@ class Checkpointer:
             charge.noticed = True
             charge.look_at_s = 0.0
 
-    def _ended(self, key: str, end: str) -> None:
+    def _ended(self, key: str, end: str, first_exit_at: float) -> None:
         charge = self._take_up(key, False)
         if charge is None:
             objects = self._place()
             self._tell(Salvaged(key, objects.mark if objects is not None else ""))
             return
-        charge.end = end
+        charge.end, charge.first_exit_at = end, first_exit_at
         charge.look_at_s = charge.artifacts_at_s = 0.0
         charge.backoff_s = 0.0
 
@@ -249,7 +249,8 @@ class Checkpointer:
         known = charge.knowledge
         left_out: list[str] = []
         tree = look(charge.checkpoints, left_out)
-        snapshot = completeness.look(known, tree, boottime_s(), charge.end or completeness.ALIVE)
+        still_s = charge.still_s(tree) if charge.end else {}
+        snapshot = completeness.look(known, tree, boottime_s(), charge.end or completeness.ALIVE, still_s)
         self._trouble(f"left out {charge.key}", "; ".join(left_out))
         charge.look_at_s = None
         if snapshot is None and charge.again:

@@ -104,8 +104,13 @@ def restored(known: Knowledge, tree: Tree, step: int, how: str) -> None:
 # --- a look ---------------------------------------------------------------------------------------------------------
 
 
-def look(known: Knowledge, tree: Tree, now: float, end: str = ALIVE) -> Snapshot | None:
-    """Take in how the directory is now. A snapshot is due when something in it is newly finished."""
+def look(
+    known: Knowledge, tree: Tree, now: float, end: str = ALIVE, still_s: Mapping[str, float] | None = None
+) -> Snapshot | None:
+    """Take in how the directory is now. A snapshot is due when something in it is newly finished.
+
+    `still_s`, once the ranks have ended: how long each file had not been changed when the first of them did.
+    """
     _notice_moves(known, tree)
     for path, how in known.told.items():
         if how == RENAMED and known.declares:
@@ -124,10 +129,11 @@ def look(known: Knowledge, tree: Tree, now: float, end: str = ALIVE) -> Snapshot
         known.before = dict(tree)
     if end != ALIVE:
         _recognise(known, tree)
+        _settle_by_times(known, tree, still_s or {})
     if end in (KILLED, ALIVE):
         _settle(known, tree, now)
     else:
-        _close(known, tree, now, end)
+        _close(known, tree, now, end, still_s or {})
     known.renamed_inside &= set(tree)
     return _due(known, declared_now)
 
@@ -222,9 +228,32 @@ def _settle(known: Knowledge, tree: Tree, now: float) -> None:
     known.quiet = quiet
 
 
-def _close(known: Knowledge, tree: Tree, now: float, end: str) -> None:
+def _settle_by_times(known: Knowledge, tree: Tree, still_s: Mapping[str, float]) -> None:
+    """Entries that had not changed for long enough when the first rank ended, though the agent was dead meanwhile."""
+    if known.marker:
+        return
+    entries: dict[str, list[str]] = {}
+    for path in tree:
+        if path not in known.finished:
+            entries.setdefault(path.partition("/")[0], []).append(path)
+    for entry, files in entries.items():
+        if HALF_WRITTEN.search(entry) or any(still_s.get(path, 0.0) < known.settle_s for path in files):
+            continue
+        for path in files:
+            if not HALF_WRITTEN.search(_name(path)):
+                known.finished[path] = (tree[path], SETTLED)
+
+
+def _fresh(known: Knowledge, tree: Tree, now: float, still_s: Mapping[str, float]) -> bool:
+    """Whether something changed so shortly before the end that it may be the very write that failed."""
+    if not still_s:
+        return now - known.changed_s < FAILED_QUIET_S
+    return any(still_s.get(path, 0.0) < FAILED_QUIET_S for path in tree)
+
+
+def _close(known: Knowledge, tree: Tree, now: float, end: str, still_s: Mapping[str, float]) -> None:
     """The ranks have exited by themselves. What they left is closed; after a failure only if it is not too fresh."""
-    if known.marker or (end == FAILED and now - known.changed_s < FAILED_QUIET_S):
+    if known.marker or (end == FAILED and _fresh(known, tree, now, still_s)):
         _settle(known, tree, now)
         return
     for path, signature in tree.items():

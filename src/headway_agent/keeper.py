@@ -197,7 +197,7 @@ class Keeper:
                 continue
             code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
             number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-            record = self.table.exited(pid, code, number, *self._oom(pid, code, number))
+            record = self.table.exited(pid, code, number, *self._oom(pid, code, number), at=time.time())
             if record is not None:
                 self._record(record)
             else:
@@ -215,7 +215,7 @@ class Keeper:
     def _record(self, record: keeping.Record) -> None:
         self.records.append(record)
         if record[0] == "exit":
-            self.exits.append(record[1:])
+            self.exits.append(record[1:8])  # When it was is told with the end of the task.
 
     def _send_signals(self, signals: list[keeping.Signal], records: list[keeping.Record]) -> None:
         for leader, number in signals:
@@ -445,6 +445,8 @@ class Keeper:
     def _tell(self) -> None:
         news = {"spawned": self.spawned, "exits": self.exits, "over": self.over, "forgotten": self.forgotten}
         news["stays"] = self.stays
+        ended = [self.table.tasks[key] for key in self.over if key in self.table.tasks]
+        news["first_exits"] = [[task.key, task.first_exit_at] for task in ended]
         self.spawned, self.exits, self.over, self.forgotten, self.stays = [], [], [], [], []
         said = {word: items for word, items in news.items() if items}
         if said:

@@ -39,6 +39,7 @@ class Task:
     __slots__ = (
         "address",
         "cpus",
+        "first_exit_at",
         "forget",
         "grace_s",
         "group",
@@ -75,6 +76,7 @@ class Task:
         self.kill_at_s: float | None = None
         self.killed = False
         self.lost = False
+        self.first_exit_at = 0.0  # Time of day: what its ranks left is compared with it.
         self.forget = False
         self.stay: Mapping[str, Any] = {}  # How long its place is kept after a failure, and for which codes not.
         self.stay_pid = 0  # What holds the place meanwhile.
@@ -156,12 +158,16 @@ class Table:
 
     # --- ending ---
 
-    def exited(self, pid: int, exit_code: int | None, signal: int | None, oom: bool, note: str = "") -> Record | None:
+    def exited(
+        self, pid: int, exit_code: int | None, signal: int | None, oom: bool, note: str = "", at: float = 0.0
+    ) -> Record | None:
         """Record a rank's exit. None for a pid that is no rank (an adopted descendant, the guard)."""
         task, rank = self.by_pid.pop(pid, (None, None))
         if task is None or rank is None:
             return None
-        return self._exit(task, rank, [exit_code, signal, task.why, oom, note])
+        task.first_exit_at = task.first_exit_at or at
+        record = self._exit(task, rank, [exit_code, signal, task.why, oom, note])
+        return [*record, at] if at else record
 
     def _exit(self, task: Task, rank: Rank, exit: list[Any]) -> Record:
         rank.exit = exit
@@ -279,6 +285,7 @@ class Table:
                 "started_at": task.started_at,
                 "grace_s": task.grace_s,
                 "lost": task.lost,
+                "first_exit_at": task.first_exit_at,
                 "exits": [[rank.number, *rank.exit] for rank in task.ranks if rank.exit is not None],
                 "pids": [rank.pid for rank in task.ranks if rank.pid and rank.exit is None],
                 **watch_of(task),
@@ -346,6 +353,7 @@ def _apply(table: Table, record: Record) -> None:
             rank.pid, rank.born_s = record[3], record[4]
         elif rank.number == record[2]:
             rank.exit = record[3:8]
+            known.first_exit_at = known.first_exit_at or (record[8] if len(record) > 8 else 0.0)
 
 
 def rewritten(table: Table) -> list[Record]:
@@ -360,7 +368,7 @@ def rewritten(table: Table) -> list[Record]:
             if rank.pid:
                 records.append(["spawn", task.key, rank.number, rank.pid, round(rank.born_s, 2)])
             if rank.exit is not None:
-                records.append(["exit", task.key, rank.number, *rank.exit])
+                records.append(["exit", task.key, rank.number, *rank.exit, task.first_exit_at])
         if task.phase == OVER:
             records.append(["lost" if task.lost else "over", task.key])
     return records

@@ -18,7 +18,7 @@ from headway_agent.nodedir import boottime_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Mapping
+    from typing import Any, Callable, Iterable, Mapping, Sequence
 
     from headway_agent.checkpointing import Checkpointer
     from headway_agent.happenings import Act
@@ -44,6 +44,7 @@ class Progressing:
         self._young: deque[tuple[float, str]] = deque()  # Tasks that began so lately that they are not watched yet.
         self._watched: set[str] = set()
         self._asked: set[str] = set()
+        self._first_exits: dict[str, float] = {}
         self.watcher = Watcher()
 
     @property
@@ -82,6 +83,10 @@ class Progressing:
         if key not in self._watched:
             self._watch(key)
 
+    def first_exits(self, told: Iterable[Sequence[Any]]) -> None:
+        """When the first rank of each task ended, by the time of day; nobody need have watched just then."""
+        self._first_exits.update({key: float(at) for key, at in told if at})
+
     def due_s(self) -> float | None:
         while self._young and not self._going(self._young[0][1]):
             self._young.popleft()
@@ -117,7 +122,7 @@ class Progressing:
     def perform(self, act: Act) -> None:
         """Do what concerns files that are kept."""
         if isinstance(act, Salvage):
-            self.thread.salvage(act.task, act.end)
+            self.thread.salvage(act.task, act.end, self._first_exits.get(act.task, 0.0))
         elif isinstance(act, KeepAgain):
             self.thread.keep_again(act.task, act.checkpoint)
         elif isinstance(act, Move):
@@ -127,6 +132,7 @@ class Progressing:
 
     def forget(self, key: str) -> None:
         self._asked.discard(key)
+        self._first_exits.pop(key, None)
         if key in self._watched:
             self._watched.discard(key)
             self.watcher.drop(key)

@@ -231,3 +231,43 @@ def test_a_name_that_was_written_in_place_once_is_not_trusted_so_far() -> None:
     kept(known, look(known, before, 0.0))
     c.touched(known, "step-9.pt")
     assert look(known, dict(before, **{"step-9.pt": sig(2)}), 1.0, c.KILLED) is None
+
+
+def a_successor(marker: str = "") -> Knowledge:
+    """What an agent knows that has just come back to a directory which nobody watched for a while."""
+    known = Knowledge(settle_s=10.0, marker=marker)
+    c.restored(known, {"step-1.pt": sig(1)}, 1, c.SETTLED)
+    return known
+
+
+TREE = {"step-1.pt": sig(1), "step-2.pt": sig(2), "step-3.pt": sig(3)}
+
+
+@pytest.mark.parametrize("end", [c.KILLED, c.FAILED])
+def test_what_was_still_for_long_before_the_first_rank_ended_had_settled_though_nobody_watched(end: str) -> None:
+    found = look(a_successor(), TREE, 500.0, end, {"step-1.pt": 60.0, "step-2.pt": 10.5, "step-3.pt": 0.5})
+    assert found is not None
+    assert (found.step, found.how, set(found.files)) == (2, c.SETTLED, {"step-1.pt", "step-2.pt"})
+
+
+def test_what_a_failed_rank_left_in_peace_is_kept_though_nobody_watched() -> None:
+    still_s = {"step-1.pt": 60.0, "step-2.pt": 10.5, "step-3.pt": 2.5}
+    found = look(a_successor(), TREE, 500.0, c.FAILED, still_s)
+    assert found is not None
+    assert found.step == 3
+    killed = look(a_successor(), TREE, 500.0, c.KILLED, still_s)
+    assert killed is not None
+    assert killed.step == 2, "it died in the very pause that a slow writer makes"
+
+
+def test_times_prove_nothing_where_they_are_unknown_or_a_marker_is_asked_for() -> None:
+    assert look(a_successor(), TREE, 500.0, c.KILLED, {}) is None
+    assert look(a_successor("DONE"), TREE, 500.0, c.KILLED, dict.fromkeys(TREE, 60.0)) is None
+
+
+def test_a_directory_that_was_still_filled_at_the_end_is_not_settled_by_its_older_files() -> None:
+    tree = {"step-2/a.pt": sig(2), "step-2/b.pt": sig(3), "step-3/x.tmp": sig(4)}
+    assert look(Knowledge(), tree, 500.0, c.KILLED, {"step-2/a.pt": 60.0, "step-2/b.pt": 1.0}) is None
+    found = look(Knowledge(), tree, 500.0, c.KILLED, dict.fromkeys(tree, 60.0))
+    assert found is not None
+    assert set(found.files) == {"step-2/a.pt", "step-2/b.pt"}, "and what looks half-written never is"

@@ -155,6 +155,43 @@ def test_what_a_rank_finished_before_it_was_killed_is_kept_though_its_agent_was_
     assert (newest["step"], newest["how"]) == (5, "renamed")
 
 
+IN_PLACE = """
+import os, signal, sys, time
+place, marker, gate, end = os.environ["HEADWAY_CHECKPOINT_DIR"], sys.argv[1], sys.argv[2], sys.argv[3]
+for step in (1, 2, 3):
+    while step == 2 and not os.path.exists(gate):
+        time.sleep(0.01)
+    with open(f"{place}/step-{step}.pt", "wb") as file:
+        file.write(b"x" * 1000)
+    if step < 3 and marker:
+        open(f"{place}/step-{step}.pt.{marker}", "w").close()
+    if step < 3:
+        time.sleep(3.5)  # Longer than `settle`: then it counts as finished; the third is cut off.
+print("wrote 3", flush=True)
+os.kill(os.getpid(), signal.SIGKILL) if end == "killed" else sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize("end", ["killed", "failed"])
+@pytest.mark.parametrize(("how", "marker"), [("settled", ""), ("marker", "DONE")])
+def test_what_was_written_in_place_is_kept_though_the_agent_was_dead(
+    node: Node, headway_home: Path, end: str, how: str, marker: str
+) -> None:
+    node.start()
+    gate = headway_home / "gate"
+    keeping = {"settle_s": 1.0, **({"marker": marker} if marker else {})}
+    words = ["python3", "-c", IN_PLACE, marker, str(gate), end]
+    task = node.server.give("job1/1/0", *words, progress={"checkpoint": keeping})
+    wait_until(lambda: 1 in steps_of(node, task), every_s=0.01)
+    node.kill_agent()
+    gate.touch()
+    wait_until(lambda: not _rank_alive(task), every_s=0.01)
+    node.start()
+    assert node.server.outcome(task)["exit_code"] == (None if end == "killed" else 1)
+    newest = node.server.checkpoints[-1]
+    assert (newest["step"], newest["how"]) == (2, how), "the third may be cut off"
+
+
 def _rank_alive(task: str) -> bool:
     for entry in Path("/proc").iterdir():
         try:
