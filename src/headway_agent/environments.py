@@ -1,7 +1,7 @@
-"""A task's packages: an environment made by uv (or conda) from what the bundle says, once per machine and definition.
+"""A task's packages: an environment made by uv from what the bundle says, once per machine and definition.
 
 Only what defines it enters its key. The project's own code is never installed into it: it is found by PYTHONPATH, so
-that one environment serves every version of the code.
+that one environment serves every version of the code. What makes one from a conda file is in conda.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 
+from headway_agent import conda
 from headway_agent.cache import Cache, bytes_max
 from headway_agent.preparing import NotHere, PrepareFailed
 
@@ -34,11 +35,10 @@ SHOWN_CHARS = 1500
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 FILES = {"uv-lock": "uv.lock", "pyproject": "pyproject.toml", "requirements": "requirements.txt", "pep723": "",
          "conda": "environment.yml"}  # fmt: skip
-CONDAS = ("micromamba", "mamba", "conda")
 # Passed on to uv: where it finds packages and keeps its own cache, and how it reaches the network.
-PASSED = ("UV_", "PIP_", "CONDA_", "MAMBA_", "SSL_", "HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY", "http_proxy",
-          "https_proxy", "all_proxy", "no_proxy", "REQUESTS_CA", "HOME", "PATH", "LANG", "LC_", "TMPDIR", "USER",
-          "XDG_", "NETRC", "LD_LIBRARY_PATH", "CC", "CXX", "CFLAGS", "CUDA_HOME")  # fmt: skip
+PASSED = ("UV_", "PIP_", "CONDA_", "MAMBA_", "RATTLER_", "SSL_", "HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY",
+          "http_proxy", "https_proxy", "all_proxy", "no_proxy", "REQUESTS_CA", "HOME", "PATH", "LANG", "LC_", "TMPDIR",
+          "USER", "XDG_", "NETRC", "LD_LIBRARY_PATH", "CC", "CXX", "CFLAGS", "CUDA_HOME")  # fmt: skip
 HEADER = re.compile(r"(?m)^# /// script\s*$\n((?:^#(?: .*)?$\n)+?)^# ///\s*$")
 INCLUDED = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[ =]?\s*(\S+)", re.MULTILINE)
 # In a lock: a package of the tree itself, other than the project (which is not installed).
@@ -82,6 +82,8 @@ def _enter(work: Work, home: str, kind: str, project: str) -> None:
     env["PATH"] = f"{home}/bin:{path}"
     env["CONDA_PREFIX" if kind == "conda" else "VIRTUAL_ENV"] = home
     work.prepared.python = f"{home}/bin/python"
+    if kind == "conda":
+        env.update({name: value for name, value in conda.variables(home).items() if name not in asked})
     if kind in ("uv-lock", "pyproject"):
         source = os.path.join(project, "src")
         own = [source] if os.path.isdir(source) else []
@@ -109,6 +111,9 @@ def key_of(kind: str, file: str, bundle: str, environ: Mapping[str, str]) -> str
         parts += _with_included(file, set())
     else:
         parts.append(content)
+    if kind == "conda":
+        for name in conda.included(content):
+            parts += _with_included(os.path.join(folder, name), set())
     if kind == "uv-lock":
         parts.append(_read(os.path.join(folder, "pyproject.toml")))
         if OWN_PACKAGES.search(content):
@@ -146,33 +151,28 @@ def _read(file: str) -> str:
 
 def _make(work: Work, kind: str, file: str, home: str, lock: int) -> dict[str, str]:
     work.say("builds the environment")
-    for words in commands(kind, file, home, _tool(kind, work.site.environ)):
+    environ = work.site.environ
+    if kind == "conda":
+        steps = [conda.command(file, home, environ, work.site.cache_dir, lambda: _uv(environ, conda.ANY))]
+    else:
+        steps = commands(kind, file, home, _uv(environ))
+    for words in steps:
         work.check()
         _run(words, work, home, os.path.dirname(file), lock)
     return {"kind": kind}
 
 
-def commands(kind: str, file: str, home: str, tool: Sequence[str]) -> list[list[str]]:
-    """What makes an environment of this kind, command after command."""
-    if kind == "conda":
-        words = ["create", "-y"] if tool[0].endswith("micromamba") else ["env", "create", "-q"]
-        return [[*tool, *words, "-p", home, "-f", file]]
+def commands(kind: str, file: str, home: str, uv: Sequence[str]) -> list[list[str]]:
+    """What makes an environment of this kind with uv, command after command."""
     # It is made elsewhere and moved to its place when it is whole: nothing in it may say where it was made.
-    made = [*tool, "venv", "--quiet", "--relocatable", home]
+    made = [*uv, "venv", "--quiet", "--relocatable", home]
     if kind == "uv-lock":
-        return [made, [*tool, "sync", "--frozen", "--no-install-project", "--no-editable", "--inexact"]]
-    return [made, [*tool, "pip", "install", "--python", f"{home}/bin/python", "-r", file]]
+        return [made, [*uv, "sync", "--frozen", "--no-install-project", "--no-editable", "--inexact"]]
+    return [made, [*uv, "pip", "install", "--python", f"{home}/bin/python", "-r", file]]
 
 
-def _tool(kind: str, environ: Mapping[str, str]) -> list[str]:
-    path = environ.get("PATH") or DEFAULT_PATH
-    if kind == "conda":
-        for name in CONDAS:
-            found = shutil.which(name, path=path)
-            if found:
-                return [found]
-        raise _failed("the environment needs conda, and neither micromamba, mamba nor conda is on this node's PATH")
-    home = environ.get("HOME") or "/"
+def _uv(environ: Mapping[str, str], needed: str = "uv") -> list[str]:
+    path, home = environ.get("PATH") or DEFAULT_PATH, environ.get("HOME") or "/"
     found = environ.get("HEADWAY_AGENT_UV") or shutil.which("uv", path=f"{path}:{home}/.local/bin:{home}/.cargo/bin")
     if found:
         return [found]
@@ -180,7 +180,7 @@ def _tool(kind: str, environ: Mapping[str, str]) -> list[str]:
         tried = [python, "-m", "uv", "--version"] if python else ["false"]
         if subprocess.run(tried, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
             return [str(python), "-m", "uv"]
-    raise _failed("the environment needs uv, which is not on this node: neither on its PATH nor as `python -m uv`")
+    raise _failed(f"the environment needs {needed}: not found on this node's PATH, nor uv as `python -m uv`")
 
 
 def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> None:
@@ -195,8 +195,10 @@ def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> No
         pass_fds=(lock,), start_new_session=True,
     )  # fmt: skip
     output = _output_of(child, work, _name(words))
-    if child.returncode < 0:
-        raise NotHere(f"{_name(words)} was ended by signal {-child.returncode}")
+    # What uv runs may be ended instead of it; it then ends itself as a shell would.
+    ended_by = -child.returncode if child.returncode < 0 else child.returncode - 128
+    if ended_by > 0:
+        raise NotHere(f"{_name(words)} was ended by signal {ended_by}")
     if child.returncode:
         raise _failed(f"{_name(words)} failed: {last_lines(output.replace(home, '<environment>'))}")
 
@@ -218,6 +220,8 @@ def _output_of(child: subprocess.Popen[bytes], work: Work, name: str) -> str:
 
 
 def _name(words: Sequence[str]) -> str:
+    if "--script" in words:
+        return f"building {os.path.basename(words[-2])}"
     rest = [word for word in words[1:4] if word not in ("-m", "uv") and not word.startswith("-")]
     tool = os.path.basename(words[0]) if words[1] != "-m" else "uv"
     return " ".join([tool, *rest[: 2 if "pip" in rest else 1]])

@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ class Site80:
         self.files: dict[str, bytes] = {}
         self.fetched: list[str] = []
         self.cut_short = 0  # So many answers break off in the middle.
+        self.before: Callable[[str], object] = lambda path: None  # Called with a path before it is answered.
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.http.daemon_threads = True
         threading.Thread(target=self.http.serve_forever, args=(0.05,), daemon=True).start()
@@ -99,6 +100,7 @@ class Site80:
 
             def do_GET(self) -> None:
                 site.fetched.append(self.path)
+                site.before(self.path)
                 content = self._head() or b""
                 if site.cut_short:
                     site.cut_short -= 1

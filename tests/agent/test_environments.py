@@ -162,7 +162,9 @@ def test_a_conda_file_is_built_once_with_the_tool_that_is_there(tmp_path: Path, 
         prepare(a_work(tmp_path, "job3/1/0", environ, bundle=bundle, environment={"kind": "conda"}))
 
 
-@pytest.mark.parametrize(("kind", "said"), [("requirements", "needs uv"), ("conda", "needs conda")])
+@pytest.mark.parametrize(
+    ("kind", "said"), [("requirements", "needs uv"), ("conda", "needs micromamba, mamba, conda or uv")]
+)
 def test_a_node_without_the_tool_says_so(tmp_path: Path, kind: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     file = environments.FILES[kind]

@@ -21,11 +21,16 @@ def jobs(output: Output, found: Sequence[Shown], now: float) -> str:
             show_duration(now - job["submitted_at"]),
             ran(job, now),
             str(job["attempt"] or "-"),
-            sentence(job),
+            _in_a_row(sentence(job)),
         )
         for job in found
     ]
     return output.table(heads, rows)
+
+
+def _in_a_row(told: str) -> str:
+    """What was told in several lines, such as a tool's own error, on the one that a table has for it."""
+    return " ".join(told.split())
 
 
 def ran(job: Shown, now: float) -> str:
@@ -83,7 +88,7 @@ def attempts(output: Output, found: Sequence[Shown], now: float) -> str:
             ", ".join(dict.fromkeys(task["node"] for task in each["tasks"])),
             ran(each, now),
             "-" if each.get("exit_code") is None else str(each["exit_code"]),
-            each.get("sentence") or ("ended" if each.get("ended_at") else "is under way"),
+            _in_a_row(each.get("sentence") or ("ended" if each.get("ended_at") else "is under way")),
         )
         for each in found
     ]

@@ -19,6 +19,7 @@ FILE_BYTES_MAX = 64 * 2**20
 HEADER_BYTES_MAX = 256 * 2**10
 HEADER = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*$")
 INCLUDE = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)(?:\s+|=)(\S+)")
+CONDA_INCLUDE = re.compile(r"""^\s*-\s+["']?(?:-r|-c|--requirement|--constraint)[ =]\s*([^\s"'#]+)""")
 INCLUDES_MAX = 100
 CONDA = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml")
 
@@ -114,6 +115,9 @@ def _parts(kind: str, path: str) -> Iterator[tuple[str, bytes]]:
         yield from _requirements(path, folder, set())
         return
     yield os.path.basename(path), _read(path)
+    if kind == "conda":
+        for name in _included(_read(path), CONDA_INCLUDE):
+            yield from _requirements(os.path.normpath(os.path.join(folder, name)), folder, set())
     if kind in ("uv-lock", "pyproject"):
         for name in ("pyproject.toml", ".python-version"):
             beside = os.path.join(folder, name)
@@ -130,10 +134,14 @@ def _requirements(path: str, base: str, seen: set[str]) -> Iterator[tuple[str, b
         raise BadInput(f"environment: {base} takes in more than {INCLUDES_MAX} lists")
     content = _read(path)
     yield os.path.relpath(path, base), content
-    for line in content.decode("utf-8", "replace").splitlines():
-        match = INCLUDE.match(line)
-        if match and "://" not in match.group(1):
-            yield from _requirements(os.path.normpath(os.path.join(os.path.dirname(path), match.group(1))), base, seen)
+    for name in _included(content, INCLUDE):
+        yield from _requirements(os.path.normpath(os.path.join(os.path.dirname(path), name)), base, seen)
+
+
+def _included(content: bytes, line_of: re.Pattern[str]) -> list[str]:
+    """The lists that are taken in by this one, as it names them."""
+    found = [line_of.match(line) for line in content.decode("utf-8", "replace").splitlines()]
+    return [match.group(1) for match in found if match and "://" not in match.group(1)]
 
 
 def _header(path: str) -> str:

@@ -88,7 +88,10 @@ TABLE: dict[Cause, Row] = {
         Whose.USER, Again.NEVER, "could not get its image", "check the image's name and the registry's access"
     ),
     Cause.ENVIRONMENT_FAILED: Row(
-        Whose.USER, Again.NEVER, "could not build its environment", "the detail has the error of the build itself"
+        Whose.USER,
+        Again.NEVER,
+        "could not build its environment",
+        "correct the file that names the packages, and submit again",
     ),
     Cause.INPUT_MISSING: Row(
         Whose.USER, Again.NEVER, "could not get one of its inputs", "check its address, its access and its hash"

@@ -1,0 +1,201 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["py-rattler>=0.28,<0.29", "pyyaml>=6,<7"]
+# ///
+"""Makes the environment of a conda file where there is no conda: rattler solves and installs, uv adds the pip section.
+
+A program of its own: the agent lets uv run it, with the packages named above. It imports nothing of the agent, nor is
+it imported. What goes wrong is said in the words of whoever found it, from a line with "error:" on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field
+
+import rattler
+import yaml
+from rattler import exceptions
+
+DEFAULTS = ("https://repo.anaconda.com/pkgs/main", "https://repo.anaconda.com/pkgs/r")
+ALIAS = "https://conda.anaconda.org/"
+# A job may change what is in its environment, and rattler's cache serves others: nothing is shared with it.
+LINKS = "allow-hard-links = false\nallow-symbolic-links = false\n"
+WRONG = (
+    exceptions.SolverError, exceptions.GatewayError, exceptions.InstallerError, exceptions.InvalidMatchSpecError,
+    exceptions.InvalidChannelError, exceptions.InvalidUrlError, exceptions.FetchRepoDataError, exceptions.LinkError,
+    exceptions.ConfigError, exceptions.DetectVirtualPackageError, exceptions.VirtualPackageOverrideError,
+    exceptions.CacheDirError, exceptions.IoError, exceptions.TransactionError,
+)  # fmt: skip
+
+
+class Refused(Exception):
+    """The file asks for something that cannot be made."""
+
+
+@dataclass
+class Wish:
+    """What a conda file asks for."""
+
+    channels: list[str] = field(default_factory=list)
+    specs: list[str] = field(default_factory=list)
+    pip: list[str] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def main(file: str, prefix: str) -> int:
+    os.chdir(os.path.dirname(os.path.abspath(file)))  # Paths in the file are meant from where it lies.
+    try:
+        wish = read(os.path.basename(file))
+        asyncio.run(make(wish, prefix))
+        added = add_pip_section(wish.pip, prefix)
+        keep_variables(wish.variables, prefix)
+    except (Refused, *WRONG) as error:
+        sys.stderr.write(f"error: {str(error).strip()}\n")
+        return 1
+    return added
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+
+def read(name: str) -> Wish:
+    with open(name, encoding="utf-8") as file:
+        try:
+            said = yaml.safe_load(file)
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise Refused(f"{name} is not valid YAML: {error}") from None
+    if isinstance(said, dict) and "package" in said:
+        raise Refused(f"{name} is a lock file: name the environment.yml that it was made from")
+    if not isinstance(said, dict) or not said.get("dependencies"):
+        raise Refused(f"{name} names no dependencies")
+    wish = Wish(channels=_strings(said.get("channels") or [], f"{name}: channels"))
+    for each in _items(said["dependencies"], f"{name}: dependencies"):
+        if isinstance(each, dict) and set(each) == {"pip"}:
+            wish.pip += _strings(each["pip"] or [], f"{name}: pip")
+        else:
+            wish.specs += _strings([each], f"{name}: dependencies")
+    variables = said.get("variables") or {}
+    if not isinstance(variables, dict):
+        raise Refused(f"{name}: variables is not a mapping of names to values")
+    wish.variables = {str(key): str(value) for key, value in variables.items()}
+    return wish
+
+
+def _items(said: object, where: str) -> list[object]:
+    if not isinstance(said, list):
+        raise Refused(f"{where} is not a list")
+    return said
+
+
+def _strings(said: object, where: str) -> list[str]:
+    found = _items(said, where)
+    for each in found:
+        if not isinstance(each, str):
+            raise Refused(f"{where}: {each!r} is not a string")
+    return [str(each).strip() for each in found]
+
+
+# --- conda packages -------------------------------------------------------------------------------------------------
+
+
+async def make(wish: Wish, prefix: str) -> None:
+    """Choose the packages, fetch them, and put them into the prefix."""
+    settings = rattler.Config.load_from_default_locations("rattler").merge(rattler.Config.from_toml(LINKS))
+    client = rattler.Client.from_config(settings, user_agent="headway-agent")
+    places = rattler.ChannelConfig(os.environ.get("CONDA_CHANNEL_ALIAS") or ALIAS, os.getcwd())
+    channels = [rattler.Channel(name, places) for name in channel_names(wish.channels)]
+    specs = []
+    for said in wish.specs:
+        spec, own = _with_channel(said, places)
+        specs.append(_spec(spec, said))
+        if own and own.base_url not in [each.base_url for each in channels]:
+            channels.append(own)
+    anywhere = os.environ.get("CONDA_CHANNEL_PRIORITY") == "disabled"
+    records = await rattler.solve(
+        channels,
+        specs,
+        gateway=rattler.Gateway(client=client),
+        virtual_packages=rattler.VirtualPackage.detect(rattler.VirtualPackageOverrides.from_env()),
+        channel_priority=rattler.ChannelPriority.Disabled if anywhere else rattler.ChannelPriority.Strict,
+        add_pip_as_python_dependency=False,
+    )
+    check_local(records)
+    # Scripts of packages are run, as conda does: they may do what the job itself may.
+    await rattler.install(
+        records, prefix, client=client, config=settings, execute_link_scripts=True, show_progress=False,
+    )  # fmt: skip
+
+
+def check_local(records: list[rattler.RepoDataRecord]) -> None:
+    """Compare packages in folders with their index: rattler does that only with those that it downloads."""
+    for record in records:
+        if record.url.startswith("file:") and record.sha256:
+            path = urllib.request.url2pathname(urllib.parse.urlsplit(record.url).path)
+            with open(path, "rb") as file:
+                found = hashlib.file_digest(file, "sha256").digest()
+            if found != record.sha256:
+                raise Refused(f"hash mismatch of {path}: expected {record.sha256.hex()}, got {found.hex()}")
+
+
+def channel_names(listed: list[str]) -> list[str]:
+    """The channels to look in, in their order; `nodefaults` only says that there are no others, as is so anyway."""
+    named = [name for name in listed if name != "nodefaults"]
+    if not named:
+        named = [name.strip() for name in os.environ.get("CONDA_CHANNELS", "").split(",") if name.strip()]
+    found: list[str] = []
+    for name in named or ["conda-forge"]:
+        found += DEFAULTS if name == "defaults" else [name]
+    return found
+
+
+def _spec(spec: str, said: str) -> rattler.MatchSpec:
+    try:
+        return rattler.MatchSpec(spec)
+    except WRONG as error:
+        raise Refused(f'dependency "{said}": {error}') from None
+
+
+def _with_channel(spec: str, places: rattler.ChannelConfig) -> tuple[str, rattler.Channel | None]:
+    """A dependency such as `pytorch::torchvision`, with the channel as the address that its name stands for."""
+    name, found, rest = spec.partition("::")
+    if not found:
+        return spec, None
+    channel = rattler.Channel(name.strip(), places)
+    return f"{channel.base_url}::{rest}", channel
+
+
+# --- what conda leaves to others ------------------------------------------------------------------------------------
+
+
+def add_pip_section(lines: list[str], prefix: str) -> int:
+    """Let uv install these lines; what it ended with."""
+    if not lines:
+        return 0
+    python = os.path.join(prefix, "bin/python")
+    if not os.path.exists(python):
+        raise Refused("the pip section needs a Python: add `python` to the dependencies")
+    # "UV" is how uv tells those that it runs where it is.
+    words = [os.environ.get("UV") or "uv", "pip", "install", "--quiet", "--python", python, "--break-system-packages"]
+    return subprocess.run([*words, "-r", "-"], input="".join(f"{line}\n" for line in lines), text=True).returncode
+
+
+def keep_variables(variables: dict[str, str], prefix: str) -> None:
+    """Where conda keeps them too: environments.py hands them to the ranks."""
+    if variables:
+        with open(os.path.join(prefix, "conda-meta/state"), "w", encoding="utf-8") as file:
+            json.dump({"version": 1, "env_vars": variables}, file)
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1], sys.argv[2])
+    sys.stderr.flush()
+    # Not by way of Python's own end: rattler's threads may still be let in while it tears down, and crash it.
+    os._exit(code)
