@@ -327,11 +327,11 @@ class Checkpointer:
         if charge.sdk_at_s is None or (charge.sdk_at_s > now and not charge.end):
             return
         charge.sdk_at_s = now + SDK_EVERY_S if os.path.isdir(f"{charge.directory}/sdk") else None
-        for line in _new_lines(charge, "metrics.jsonl"):
-            step = _step_of(line)
-            if step is not None:
-                charge.knowledge.seen_step = step
-        for line in _new_lines(charge, "declared.jsonl"):
+        steps = (_step_of(line) for line in map(_said, reversed(_new_lines(charge, "metrics.jsonl"))) if line)
+        last = next((step for step in steps if step is not None), None)  # The newest alone: there may be thousands.
+        if last is not None:
+            charge.knowledge.seen_step = last
+        for line in filter(None, map(_said, _new_lines(charge, "declared.jsonl"))):
             step = _step_of(line)
             metrics = line.get("metrics")
             path = _relative(str(line.get("path") or "."), charge.checkpoints)
@@ -385,8 +385,8 @@ class Checkpointer:
         self._tell(ArtifactStored(charge.key, told, self.objects.mark))
 
 
-def _new_lines(charge: Charge, name: str) -> list[dict[str, Any]]:
-    """The objects that were written to a file of the SDK since the last call; half a line waits for its rest."""
+def _new_lines(charge: Charge, name: str) -> list[bytes]:
+    """The lines that were written to a file of the SDK since the last call; half a line waits for its rest."""
     path = f"{charge.directory}/sdk/{name}"
     start = charge.read_to.get(name, 0)
     try:
@@ -397,15 +397,15 @@ def _new_lines(charge: Charge, name: str) -> list[dict[str, Any]]:
         return []
     whole = data.rfind(b"\n") + 1
     charge.read_to[name] = start + whole
-    found = []
-    for line in data[:whole].splitlines():
-        try:
-            said = json.loads(line)
-        except ValueError:
-            continue  # Torn by two ranks that wrote at once.
-        if isinstance(said, dict):
-            found.append(said)
-    return found
+    return data[:whole].splitlines()
+
+
+def _said(line: bytes) -> dict[str, Any] | None:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return None  # Torn by two ranks that wrote at once.
+    return said if isinstance(said, dict) else None
 
 
 def _step_of(line: dict[str, Any]) -> int | None:

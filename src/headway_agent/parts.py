@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 SMALL_PART_BYTES = 1 << 20
 PART_BYTES_MAX = 4 << 20
 LARGE_FILE_BYTES = 4 << 30
-BUFFERS = 6
+BUFFERS = 8  # Each as large as one part: small enough to be hashed and written while still in the processor's cache.
 UNFINISHED_MAX = 2  # Objects that are written but not yet durable; over HTTP each is held in memory.
-ALONE_BYTES_MAX = 1 << 20  # Less than this is written by the reading thread itself.
+ALONE_BYTES_MAX = 4 << 20  # Up to this the reading thread itself writes: others would cost more than they save.
 
 
 class Changed(Exception):
@@ -71,7 +71,8 @@ class Sender:
         self._number = 0
         self._offset = 0
         self._writer = _Writer(objects, total_bytes > ALONE_BYTES_MAX, self._stored)
-        self._buffer = self._writer.buffer(min(PART_BYTES_MAX, max(total_bytes, 1)))
+        self._buffer_bytes = min(part_bytes(total_bytes), max(total_bytes, 1))
+        self._buffer = self._writer.buffer(self._buffer_bytes)
         self._begin = self._fill = 0
         self.sent_bytes = 0
         self.read_bytes = 0
@@ -118,7 +119,7 @@ class Sender:
     def _room(self, want: int) -> memoryview:
         if self._fill + want > len(self._buffer):
             self._push()
-            self._buffer = self._writer.buffer(PART_BYTES_MAX)
+            self._buffer = self._writer.buffer(self._buffer_bytes)
             self._begin = self._fill = 0
         return memoryview(self._buffer)[self._fill : self._fill + want]
 
@@ -196,7 +197,7 @@ class _Writer:
         if self._buffers:
             self._jobs.put(("free", self._buffers[-1])) if self._thread else self._free.put(self._buffers[-1])
         if len(self._buffers) < (BUFFERS if self._thread else 1):
-            fresh = mmap.mmap(-1, size)
+            fresh = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # Shared pages come dearer.
             self._buffers.append(fresh)
             return fresh
         taken = self._free.get()
