@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from headway_agent.decide import State
     from headway_agent.happenings import ArtifactStored, CheckpointBad, CheckpointStored, Dumped
 
-STEPS_EVERY_S = 2.0
+STEPS_EVERY_S = 2.0  # How often a task's step is looked for, to ride along with other news,
+STEPS_ALONE_S = 5.0  # and when it goes without any.
 SAY_AGAIN_S = 1.0  # What a reply did not answer for is said again, but not as fast as the server replies.
 SALVAGE_S_MAX = 60.0  # The least time that is given to the last checkpoint and the artifacts of a task that is over.
 NOTICE_STALE_S = 60.0  # A machine that is still there so long after it should have gone, stays.
@@ -132,7 +133,7 @@ def next_due_s(state: State) -> float | None:
     """When time alone changes something: a salvage that has taken too long, a step to be told, something to repeat."""
     times = [mine.salvage_by_s for key, mine in state.progress.items() if mine.salvage_by_s and key in state.draining]
     if _untold_steps(state):
-        times.append(state.steps_at_s + STEPS_EVERY_S)
+        times.append(state.steps_at_s + STEPS_ALONE_S)
     if any(_unsaid(mine) for mine in state.progress.values()):
         times.append(state.say_again_s)
     if state.notice is not None:
@@ -151,7 +152,7 @@ def has_news(state: State, now: float) -> bool:
         return False
     if now >= state.say_again_s and any(_unsaid(mine) for mine in state.progress.values()):
         return True
-    return now >= state.steps_at_s + STEPS_EVERY_S and bool(_untold_steps(state))
+    return now >= state.steps_at_s + STEPS_ALONE_S and bool(_untold_steps(state))
 
 
 def _unsaid(mine: Progress) -> bool:

@@ -151,8 +151,8 @@ def test_steps_ride_along_and_have_a_sync_of_their_own_only_now_and_then() -> No
     state = a_going()
     state.steps_at_s = 10.0
     agent.decide(state, Stepped(T, 7), 10.5)
-    assert not progress.has_news(state, 11.0)
-    assert progress.has_news(state, 12.0)
+    assert not progress.has_news(state, 14.9)
+    assert progress.has_news(state, 15.0)
     assert exchange(state, now=11.0)[0]["steps"] == {T: 7}
     assert "steps" not in exchange(state, now=12.0)[0]
 
