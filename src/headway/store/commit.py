@@ -77,7 +77,7 @@ class Commit:
                 raise LeaderLost(f"this server led in epoch {epoch}; the store is in epoch {led}")
             self._event_seq, self._job_seq = event_seq, job_seq
             self._look_up(batch)
-        files = FileWriter(self._connection, self._files, batch.files) if batch.files is not None else None
+        files = FileWriter(self._cursor, self._files, batch.files) if batch.files is not None else None
         if files is not None:
             files.look()
         with self._together(self._connection):

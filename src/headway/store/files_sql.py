@@ -5,7 +5,7 @@ Statements are compiled with their first use: most batches bring none of this. T
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +34,7 @@ def jobs_of(files: Files) -> Iterable[JobId]:
 class FileWriter:
     """Writes the files of one batch: `look` before the batch's job changes are written, `save` after."""
 
-    connection: sa.Connection
+    cursor: Any  # The driver's own, as in commit.py.
     statements: FileStatements
     files: Files
 
@@ -42,17 +42,11 @@ class FileWriter:
         """Read which tasks may write: those of newest attempts that go on, as they stood before this batch."""
         self._before: dict[JobId, int] = {}
         self._open: set[TaskRef] = set()
-        jobs, attempts, tasks = schema.jobs.c, schema.attempts.c, schema.tasks.c
         asked = sorted({entry.job for part in (self.files.checkpoints, self.files.artifacts) for entry in part})
         for at in range(0, len(asked), CHUNK):
-            found = self.connection.execute(
-                sa.select(jobs.id, jobs.attempt, tasks.index, tasks.phase, attempts.ended_at)
-                .select_from(schema.jobs)
-                .outerjoin(schema.attempts, sa.and_(attempts.job == jobs.seq, attempts.number == jobs.attempt))
-                .outerjoin(schema.tasks, sa.and_(tasks.job == jobs.seq, tasks.attempt == jobs.attempt))
-                .where(jobs.id.in_(asked[at : at + CHUNK]))
-            )
-            for id, number, index, phase, ended_at in found:
+            chunk = asked[at : at + CHUNK]
+            self.cursor.execute(self.statements.newest_tasks(chunk), chunk)
+            for id, number, index, phase, ended_at in self.cursor.fetchall():
                 self._before[id] = number
                 if index is not None and ended_at is None and phase not in FENCED:
                     self._open.add((id, number, index))
@@ -96,7 +90,7 @@ class FileWriter:
 
     def _run(self, statement: str, many: list[Any]) -> None:
         if many:
-            self.connection.exec_driver_sql(statement, many)
+            self.cursor.executemany(statement, many)
 
 
 class FileReads:
@@ -166,6 +160,9 @@ class FileStatements:
 
     def __init__(self, statements: Statements) -> None:
         self._made = statements
+
+    def newest_tasks(self, jobs: Sequence[JobId]) -> str:
+        return self._made.many(self._made.newest_tasks, jobs)
 
     @cached_property
     def put_checkpoint(self) -> str:

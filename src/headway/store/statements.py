@@ -85,6 +85,12 @@ class Statements:
             .where(_among(jobs.c.seq))
             .order_by(tasks.c.job, tasks.c.index)
         )
+        of_newest = sa.and_(tasks.c.job == jobs.c.seq, tasks.c.attempt == jobs.c.attempt)
+        self.newest_tasks = self._text(
+            sa.select(jobs.c.id, jobs.c.attempt, tasks.c.index, tasks.c.phase, attempts.c.ended_at)
+            .select_from(NEWEST.outerjoin(tasks, of_newest))
+            .where(_among(jobs.c.id))
+        )
 
         self._prepare_small_reads()
 
