@@ -49,4 +49,5 @@ def __getattr__(name: str) -> Any:
         if error.name and error.name.startswith("headway"):
             raise AttributeError(f"headway.{name} needs the whole package: pip install headway") from error
         raise
-    return getattr(module, name)
+    found = globals()[name] = getattr(module, name)  # Once: a training asks for `headway.log` at every step.
+    return found

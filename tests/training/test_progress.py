@@ -97,6 +97,36 @@ def test_metrics_are_lines_of_plain_numbers(job: Path, monkeypatch: pytest.Monke
     assert told[0]["bad"] == "nan"
 
 
+def test_metrics_go_on_when_their_file_was_closed_or_removed_by_somebody(job: Path) -> None:
+    """Also where another file has its number by now, which must not get a line."""
+    headway.log(loss=1.0, step=1)
+    fd, _ = progress._files[str(job / "sdk/metrics.jsonl")]
+    os.close(fd)
+    headway.log(loss=2.0, step=2)
+    os.close(progress._files[str(job / "sdk/metrics.jsonl")][0])
+    with (job / "model.bin").open("wb") as other:
+        assert other.fileno() == fd, "the next file gets the number that was free"
+        headway.log(loss=3.0, step=3)
+    assert (job / "model.bin").read_bytes() == b""
+    assert [each["step"] for each in lines(job / "sdk/metrics.jsonl")] == [1, 2, 3]
+    (job / "sdk/metrics.jsonl").unlink()
+    headway.log(loss=4.0, step=4)
+    assert [each["step"] for each in lines(job / "sdk/metrics.jsonl")] == [4]
+
+
+def test_processes_that_are_forked_while_it_is_open_share_the_file(job: Path) -> None:
+    headway.log(loss=0.0, step=0)
+    children = []
+    for number in range(1, 4):
+        child = os.fork()
+        if not child:
+            headway.log({f"loss_{number}": 1.0}, step=number)
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert sorted(each["step"] for each in lines(job / "sdk/metrics.jsonl")) == [0, 1, 2, 3]
+
+
 def test_a_step_in_the_place_of_metrics_is_refused_inside_a_job_and_outside(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"not 0; a step is given as step=0"):
         headway.log(0, loss=1.0)  # type: ignore[arg-type]

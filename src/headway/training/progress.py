@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _signalled: list[tuple[float, int]] = []
 _listening = False
 _last_step = -1
+# By path: its descriptor, and the device and inode that it was opened on.
+_files: dict[str, tuple[int, tuple[int, int]]] = {}
 
 
 class Resume:
@@ -213,16 +215,34 @@ def _append(name: str, told: Mapping[str, Any]) -> None:
 
     line = json.dumps(told).encode() + b"\n"
     try:
-        os.makedirs(folder, exist_ok=True)
-        fd = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.write(_opened(os.path.join(folder, name)), line)
     except OSError:
-        return  # A full or broken disk must not end the training; the files themselves are still seen.
+        pass  # A full or broken disk must not end the training; the files themselves are still seen.
+
+
+def _opened(path: str) -> int:
+    """The file, open for appending. It stays open: opening it anew takes longer than writing the line.
+
+    Whether it still is that file is looked at each time: a script may close what it does not know, and its next file
+    then has the same number.
+    """
+    fd, was = _files.get(path, (-1, None))
+    if was is not None:
+        try:
+            now = os.fstat(fd)
+            if (now.st_dev, now.st_ino) == was and now.st_nlink:
+                return fd
+        except OSError:
+            pass  # Closed by somebody.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
-        os.write(fd, line)
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
+        fd = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        fd = os.open(path, flags, 0o600)
+    made = os.fstat(fd)
+    _files[path] = (fd, (made.st_dev, made.st_ino))
+    return fd
 
 
 def _read_notice(file: str) -> Notice:
