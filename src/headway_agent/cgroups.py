@@ -1,7 +1,7 @@
 """A control group for each task that has a memory limit: made by the keeper, entered by its ranks, removed at its end.
 
 Version 2 where it has the memory controller, else version 1, else none, and the agent watches instead (sampling.py).
-HEADWAY_AGENT_CGROUPS (v2, v1, none) says which to use.
+HEADWAY_AGENT_CGROUPS (v2, v1, none) says which to use. What of version 2 we may rearrange is in delegation.py.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import zlib
 
+from headway_agent import delegation
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator
 
 MOUNT = "/sys/fs/cgroup"
 V1, V2 = "v1", "v2"
+LIMITS = ("memory.max", "memory.high", "cpu.max")  # Of version 2; each says "max" where there is none.
 
 
 class Group:
@@ -37,6 +40,13 @@ class Group:
         _write(f"{self.path}/memory.memsw.limit_in_bytes", str(memory_bytes))
         return done
 
+    def may_be_entered(self) -> bool:
+        """Whether ranks can move in: who may make a group may not yet move anything there. So somebody tries."""
+        quiet = [(os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0)]
+        words = ["/bin/sh", "-c", 'echo $$ > "$0"', self.procs]
+        pid = os.posix_spawn(words[0], words, {}, file_actions=quiet)
+        return os.waitpid(pid, 0)[1] == 0
+
     def oom_kills(self) -> int:
         """How many of its processes the kernel has ended for want of memory."""
         name = "memory.events" if self.version == V2 else "memory.oom_control"
@@ -55,7 +65,7 @@ class Group:
 def make(node_path: str, task: str, memory_bytes: int) -> Group | None:
     """A group with this limit; None where this machine grants none."""
     name = f"{_prefix(node_path)}{task.replace('/', '-')}"
-    for parent, version in _parents():
+    for parent, version in _granting(node_path):
         group = Group(f"{parent}/{name}", version)
         try:
             os.mkdir(group.path)
@@ -63,7 +73,7 @@ def make(node_path: str, task: str, memory_bytes: int) -> Group | None:
             pass
         except OSError:
             continue
-        if os.access(group.procs, os.W_OK) and group.limit(memory_bytes):
+        if group.limit(memory_bytes) and group.may_be_entered():
             return group
         group.remove()
     return None
@@ -82,18 +92,37 @@ def _prefix(node_path: str) -> str:
 
 
 def _parents() -> Iterator[tuple[str, str]]:
-    """Where a group may be made, the nearest first: our own group, or one above it."""
+    """Where groups may be, the nearest first: in our own group, or in one above it."""
     wish = os.environ.get("HEADWAY_AGENT_CGROUPS", "")
     own = _own_groups(_read("/proc/self/cgroup"))
     if wish in ("", V2):
         for root in (MOUNT, f"{MOUNT}/unified"):
             for path in _upwards(root, own.get("", "/")):
-                if "memory" in _read(f"{path}/cgroup.subtree_control").split():
+                if "memory" in _read(f"{path}/cgroup.controllers").split():
                     yield path, V2
+                if any(_read(f"{path}/{name}")[:3] not in ("", "max") for name in LIMITS):
+                    break  # What somebody allows us, our tasks must not leave.
     if wish in ("", V1):
         for path in _upwards(f"{MOUNT}/memory", own.get("memory", "/")):
             if os.path.exists(f"{path}/memory.limit_in_bytes"):
                 yield path, V1
+
+
+def _granting(node_path: str) -> Iterator[tuple[str, str]]:
+    """Those that limit what is below them: of what was given to us, even if we must switch it on; then of the rest."""
+    found = list(_parents())
+    second = [path for path, version in found if version == V2]
+    ready = [path for path in second if "memory" in _read(f"{path}/cgroup.subtree_control").split()]
+    ours, part = delegation.ours(second), f"{_prefix(node_path)}agent"
+    yield from ((path, V2) for path in ready if path in ours)
+    # The outermost first: likely only parts are in it, and nobody has to move.
+    for path in reversed(ours):
+        if path not in ready and delegation.switch_memory_on(path, part, node_path):
+            yield path, V2
+    yield from ((path, V2) for path in ready if path not in ours)
+    if second and not ready and delegation.unclaimed() and delegation.switch_memory_on(second[-1], part, node_path):
+        yield second[-1], V2
+    yield from ((path, version) for path, version in found if version == V1)
 
 
 def _own_groups(text: str) -> dict[str, str]:

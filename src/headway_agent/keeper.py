@@ -244,6 +244,8 @@ class Keeper:
 
     def _grant(self, task: keeping.Task) -> None:
         task.group = granting.group_for(self.node_dir.path, task.key, task.limits)
+        if task.group is None and task.limits.get("memory_bytes"):
+            self.log.say("memory is watched", task=task.key, reason="no control group is granted to us here")
         taken = [cpu for each in self.table.tasks.values() for cpu in each.cpus]
         task.cpus = granting.choose_cpus(task.limits, taken, sorted(os.sched_getaffinity(0)))
         if task.limits.get("pin_cpus") and not task.cpus:

@@ -72,9 +72,9 @@ class Overseer:
     def _dump(self, watch: Watch, verdict: Verdict) -> None:
         import hashlib  # Here: an idle node need not carry it.
 
-        from headway_agent import dumping, sampling
+        from headway_agent import dumping, processes
 
-        pids = sampling.descendants(watch.pids, sampling.tree())
+        pids = processes.descendants(watch.pids, processes.offspring())
         text = dumping.dump(pids, self._node_dir.task(watch.task), self._environ.get("PATH", ""))
         stacks = text.encode("utf-8", "replace")
         job, attempt, index = watch.task.split("/")

@@ -9,7 +9,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator
+    from typing import Iterable, Iterator
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 BORN_SLACK_S = 0.5  # The kernel counts births in ticks; ours is taken just after the spawn returned.
@@ -47,6 +47,24 @@ def scan() -> Iterator[Seen]:
             seen = look(int(name))
             if seen is not None:
                 yield seen
+
+
+def offspring() -> dict[int, list[int]]:
+    """The children of each process."""
+    found: dict[int, list[int]] = {}
+    for seen in scan():
+        found.setdefault(seen.parent, []).append(seen.pid)
+    return found
+
+
+def descendants(pids: Iterable[int], offspring: dict[int, list[int]]) -> list[int]:
+    """These processes, and all that descends from them."""
+    found, queue = [], list(pids)
+    while queue:
+        pid = queue.pop()
+        found.append(pid)
+        queue += offspring.get(pid, ())
+    return found
 
 
 def tags(pid: int) -> dict[str, str]:

@@ -55,9 +55,9 @@ class Watcher:
                 if not self._watches:
                     self._thread = None
                     return
-            descendants = tree() if watches else {}
+            offspring = processes.offspring() if watches else {}
             for watch in watches:
-                sample = take(watch, self._directory_of(watch.task), descendants)
+                sample = take(watch, self._directory_of(watch.task), offspring)
                 for verdict in limiting.judge(watch, sample, boottime_s()):
                     self._found(watch, verdict)
             pause_s = min([limiting.period_s(watch) for watch in watches], default=limiting.PERIOD_S)
@@ -66,7 +66,7 @@ class Watcher:
 
 
 def take(watch: Watch, directory: str, offspring: dict[int, list[int]]) -> Sample:
-    pids = descendants(watch.pids, offspring)
+    pids = processes.descendants(watch.pids, offspring)
     memory = sum(pss_bytes(pid) for pid in pids) if watch.memory_bytes_max else 0
     output = sum(_tree_bytes(f"{directory}/{name}")[0] for name in COUNTED) if watch.output_bytes_max else 0
     signs = None
@@ -82,23 +82,6 @@ def _written(watch: Watch, pids: Iterable[int]) -> int:
     watch.written_bytes += sum(max(0, count - watch.written.get(pid, 0)) for pid, count in seen.items())
     watch.written = seen
     return watch.written_bytes
-
-
-def tree() -> dict[int, list[int]]:
-    """The children of each process."""
-    offspring: dict[int, list[int]] = {}
-    for seen in processes.scan():
-        offspring.setdefault(seen.parent, []).append(seen.pid)
-    return offspring
-
-
-def descendants(pids: Iterable[int], offspring: dict[int, list[int]]) -> list[int]:
-    found, queue = [], list(pids)
-    while queue:
-        pid = queue.pop()
-        found.append(pid)
-        queue += offspring.get(pid, ())
-    return found
 
 
 def pss_bytes(pid: int) -> int:
