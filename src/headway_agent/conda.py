@@ -24,6 +24,15 @@ ANY = "micromamba, mamba, conda or uv"
 RATTLER = "rattler"  # As HEADWAY_AGENT_CONDA: use it even where there is a conda.
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 INCLUDED = re.compile(r"""(?m)^\s*-\s+["']?(?:-r|-c|--requirement|--constraint)[ =]\s*([^\s"'#]+)""")
+# However a script ends, what it has set until then is told.
+ACTIVATE = """tell=$(command -v env)
+export CONDA_PREFIX="$1" PATH="$1/bin:$PATH"
+"$tell" -0
+printf 'then\\0'
+trap '"$tell" -0; exit 0' EXIT
+for script in "$1"/etc/conda/activate.d/*.sh; do . "$script" >/dev/null 2>&1; done
+"""
+OF_THE_SHELL = ("PATH", "PWD", "OLDPWD", "SHLVL", "_")
 UNSET = "***unset***"  # How conda notes that a variable is to be taken away.
 
 
@@ -64,11 +73,38 @@ def included(content: str) -> list[str]:
     return [name for name in INCLUDED.findall(content) if "://" not in name]
 
 
-def variables(home: str) -> dict[str, str]:
-    """What the file's `variables` asks to be set; it is kept in the environment, where conda keeps it."""
+def activated(home: str, run: Callable[[Sequence[str]], str]) -> dict[str, str]:
+    """What activating the environment would set: its variables, and whatever its packages' scripts set. PATH aside."""
+    wanted = _variables(home)
+    scripts = os.path.join(home, "etc/conda/activate.d")
+    if not os.path.isdir(scripts):
+        return wanted
+    given = [f"{name}={value}" for name, value in wanted.items()]
+    shell = "bash" if shutil.which("bash", path=DEFAULT_PATH) else "sh"
+    before, _, after = run(["env", *given, shell, "-c", ACTIVATE, "activate", home]).partition("then\0")
+    known = before.split("\0")
+    for entry in after.split("\0"):
+        name, _, value = entry.partition("=")
+        if name.isidentifier() and entry not in known and name not in OF_THE_SHELL:
+            wanted[name] = value
+    return wanted
+
+
+def _variables(home: str) -> dict[str, str]:
+    """Those of packages, then those of the file's `variables`; the latter lie where conda keeps them too."""
+    packages = os.path.join(home, "etc/conda/env_vars.d")
+    names = sorted(os.listdir(packages)) if os.path.isdir(packages) else []
+    found: dict[str, str] = {}
+    for name in names:
+        found.update(_strings(os.path.join(packages, name)))
+    found.update(_strings(os.path.join(home, "conda-meta/state"), "env_vars"))
+    return {name: value for name, value in found.items() if value != UNSET}
+
+
+def _strings(path: str, part: str = "") -> dict[str, str]:
     try:
-        with open(os.path.join(home, "conda-meta/state"), encoding="utf-8") as file:
-            found = json.load(file).get("env_vars") or {}
-    except (OSError, ValueError, AttributeError):
-        return {}
-    return {str(name): str(value) for name, value in dict(found).items() if value != UNSET}
+        with open(path, encoding="utf-8") as file:
+            said = json.load(file)
+        return {str(name): str(value) for name, value in dict(said[part] if part else said).items()}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}  # There is none, or it is none that conda would understand.

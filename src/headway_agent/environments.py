@@ -18,11 +18,12 @@ import time
 
 from headway_agent import conda
 from headway_agent.cache import Cache, bytes_max
+from headway_agent.launch import names_python
 from headway_agent.preparing import NotHere, PrepareFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Mapping, Sequence
+    from typing import Any, Mapping, Sequence
 
     from headway_agent.preparing import Work
 
@@ -41,8 +42,13 @@ PASSED = ("UV_", "PIP_", "CONDA_", "MAMBA_", "RATTLER_", "SSL_", "HTTP_", "HTTPS
           "USER", "XDG_", "NETRC", "LD_LIBRARY_PATH", "CC", "CXX", "CFLAGS", "CUDA_HOME")  # fmt: skip
 HEADER = re.compile(r"(?m)^# /// script\s*$\n((?:^#(?: .*)?$\n)+?)^# ///\s*$")
 INCLUDED = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[ =]?\s*(\S+)", re.MULTILINE)
-# In a lock: a package of the tree itself, other than the project (which is not installed).
-OWN_PACKAGES = re.compile(r"source = \{ (?:directory|editable|path) = \"(?!\.\")")
+# Packages of the tree itself. In a lock: other than the project, which is not installed.
+OWN_LOCKED = re.compile(r"source = \{ (?:directory|editable|path) = \"(?!\.\")")
+OWN_SOURCES = re.compile(r"tool\.uv\.sources[\s\S]*?\b(?:path|workspace)\s*=")
+OWN_LINES = re.compile(r"""(?m)^\s*(?:-\s+["']?)?(?:-e\s|--editable|\.|[^#\n]*?@\s*(?:file:)?\.)""")
+OWN = {"uv-lock": OWN_LOCKED, "pyproject": OWN_SOURCES, "pep723": OWN_SOURCES, "requirements": OWN_LINES,
+       "conda": OWN_LINES}  # fmt: skip
+REQUIRES_PYTHON = re.compile(r"""(?m)^#\s*requires-python\s*=\s*["']([^"']+)["']""")
 
 
 def provide(work: Work) -> None:
@@ -56,15 +62,19 @@ def provide(work: Work) -> None:
     try:
         key = key_of(kind, file, str(work.asked.get("bundle") or ""), work.site.environ)
     except OSError as error:
-        raise _failed(f"{path} cannot be read: {error.strerror}: {error.filename}") from None
+        missing = os.path.relpath(error.filename or file, root)
+        raise _failed(f"{missing}, which the environment is made from, cannot be read: {error.strerror}") from None
     cache = _cache(work)
     try:
-        home, _ = cache.get(
+        home, noted = cache.get(
             key, work.directory, lambda draft: _make(work, kind, file, draft, cache.held[key]), kind == "conda"
         )
     except OSError as error:
         raise NotHere(f"the environment could not be stored: {error}") from None
-    _enter(work, home, kind, os.path.dirname(file))
+    _enter(work, home, kind, os.path.dirname(file), noted.get("env") or {})
+    argv = work.duty.get("argv") or [""]
+    if names_python(str(argv[0])) and not os.path.exists(work.prepared.python):
+        raise _failed(f'"{argv[0]}" is to run, and {path} has no Python: add `python` to its dependencies')
 
 
 def _failed(sentence: str) -> PrepareFailed:
@@ -76,14 +86,13 @@ def _cache(work: Work) -> Cache:
     return Cache(root, bytes_max(work.site.environ, "ENVS", ENVIRONMENTS_BYTES_MAX, PART_OF_DISK, root))
 
 
-def _enter(work: Work, home: str, kind: str, project: str) -> None:
+def _enter(work: Work, home: str, kind: str, project: str, wanted: Mapping[str, str]) -> None:
     env, asked = work.prepared.env, dict(work.duty.get("env") or {})
     path = asked.get("PATH") or work.site.environ.get("PATH") or DEFAULT_PATH
     env["PATH"] = f"{home}/bin:{path}"
     env["CONDA_PREFIX" if kind == "conda" else "VIRTUAL_ENV"] = home
     work.prepared.python = f"{home}/bin/python"
-    if kind == "conda":
-        env.update({name: value for name, value in conda.variables(home).items() if name not in asked})
+    env.update({name: value for name, value in wanted.items() if name not in asked})
     if kind in ("uv-lock", "pyproject"):
         source = os.path.join(project, "src")
         own = [source] if os.path.isdir(source) else []
@@ -104,23 +113,29 @@ def key_of(kind: str, file: str, bundle: str, environ: Mapping[str, str]) -> str
         platform.machine(),
     ]
     folder = os.path.dirname(file)
-    content = _read(file)
-    if kind == "pep723":
-        parts.append(header(content) or "")
-    elif kind == "requirements":
-        parts += _with_included(file, set())
-    else:
-        parts.append(content)
-    if kind == "conda":
-        for name in conda.included(content):
-            parts += _with_included(os.path.join(folder, name), set())
-    if kind == "uv-lock":
-        parts.append(_read(os.path.join(folder, "pyproject.toml")))
-        if OWN_PACKAGES.search(content):
-            parts.append(bundle or folder)  # Their code is part of the environment.
+    texts = _texts(kind, file)
+    parts += texts
+    if any(OWN[kind].search(text) for text in texts):
+        parts.append(bundle or folder)  # Their code is part of the environment.
     version = os.path.join(folder, ".python-version")
     parts.append(_read(version) if os.path.isfile(version) else "")
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:40]
+
+
+def _texts(kind: str, file: str) -> list[str]:
+    """What says which packages are wanted: the file, and all that it takes in."""
+    if kind == "requirements":
+        return _with_included(file, set())
+    content = _read(file)
+    if kind == "pep723":
+        return [header(content) or ""]
+    texts, folder = [content], os.path.dirname(file)
+    if kind == "conda":
+        for name in conda.included(content):
+            texts += _with_included(os.path.join(folder, name), set())
+    if kind == "uv-lock":
+        texts.append(_read(os.path.join(folder, "pyproject.toml")))
+    return texts
 
 
 def header(script: str) -> str | None:
@@ -149,23 +164,28 @@ def _read(file: str) -> str:
 # --- how it is made -------------------------------------------------------------------------------------------------
 
 
-def _make(work: Work, kind: str, file: str, home: str, lock: int) -> dict[str, str]:
+def _make(work: Work, kind: str, file: str, home: str, lock: int) -> dict[str, Any]:
     work.say("builds the environment")
     environ = work.site.environ
     if kind == "conda":
         steps = [conda.command(file, home, environ, work.site.cache_dir, lambda: _uv(environ, conda.ANY))]
     else:
-        steps = commands(kind, file, home, _uv(environ))
-    for words in steps:
+        wished = REQUIRES_PYTHON.search(header(_read(file)) or "") if kind == "pep723" else None
+        steps = commands(kind, file, home, _uv(environ), wished.group(1) if wished else "")
+
+    def run(words: Sequence[str]) -> str:
         work.check()
-        _run(words, work, home, os.path.dirname(file), lock)
-    return {"kind": kind}
+        return _run(words, work, home, os.path.dirname(file), lock)
+
+    for words in steps:
+        run(words)
+    return {"kind": kind, "env": conda.activated(home, run) if kind == "conda" else {}}
 
 
-def commands(kind: str, file: str, home: str, uv: Sequence[str]) -> list[list[str]]:
-    """What makes an environment of this kind with uv, command after command."""
+def commands(kind: str, file: str, home: str, uv: Sequence[str], python: str = "") -> list[list[str]]:
+    """What makes an environment of this kind with uv, command after command; `python` is what a script asks for."""
     # It is made elsewhere and moved to its place when it is whole: nothing in it may say where it was made.
-    made = [*uv, "venv", "--quiet", "--relocatable", home]
+    made = [*uv, "venv", "--quiet", "--relocatable", *(["--python", python] if python else []), home]
     if kind == "uv-lock":
         return [made, [*uv, "sync", "--frozen", "--no-install-project", "--no-editable", "--inexact"]]
     return [made, [*uv, "pip", "install", "--python", f"{home}/bin/python", "-r", file]]
@@ -183,10 +203,12 @@ def _uv(environ: Mapping[str, str], needed: str = "uv") -> list[str]:
     raise _failed(f"the environment needs {needed}: not found on this node's PATH, nor uv as `python -m uv`")
 
 
-def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> None:
-    """Run one command to its end. It holds the lock too: should we die, nobody builds there before it is done."""
+def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> str:
+    """What one command says until its end. It holds the lock too: if we die, nobody builds there before it is done."""
     env = {name: value for name, value in work.site.environ.items() if name.startswith(PASSED)}
     env.update(UV_PROJECT_ENVIRONMENT=home, UV_NO_PROGRESS="1", UV_LINK_MODE=env.get("UV_LINK_MODE", "copy"))
+    if work.asked.get("bundle"):
+        env["UV_NO_EDITABLE"] = "1"  # The code lies there for this attempt only; the environment outlives it.
     env.update(CONDA_ALWAYS_YES="true", MAMBA_ALWAYS_YES="true")  # Each of them knows another flag for it.
     # By these tags it is found and ended when the node is given back.
     env.update(HEADWAY_TASK=work.key, HEADWAY_NODE_DIR=os.path.dirname(os.path.dirname(work.directory)))
@@ -201,6 +223,7 @@ def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> No
         raise NotHere(f"{_name(words)} was ended by signal {ended_by}")
     if child.returncode:
         raise _failed(f"{_name(words)} failed: {last_lines(output.replace(home, '<environment>'))}")
+    return output
 
 
 def _output_of(child: subprocess.Popen[bytes], work: Work, name: str) -> str:

@@ -90,11 +90,14 @@ def limits_of(duty: Mapping[str, Any]) -> dict[str, Any]:
 
 def _argv(argv: Sequence[str], python: str) -> list[str]:
     """The command, with the environment's interpreter where it names any."""
-    name = argv[0].rpartition("/")[2]
+    return [python, *argv[1:]] if python and names_python(argv[0]) else list(argv)
+
+
+def names_python(word: str) -> bool:
+    """Whether this is any Python: `python`, `python3`, `/usr/bin/python3.11`."""
+    name = word.rpartition("/")[2]
     version = name[6:]
-    if python and name.startswith("python") and (not version or version.replace(".", "").isdigit()):
-        return [python, *argv[1:]]
-    return list(argv)
+    return name.startswith("python") and (not version or version.replace(".", "").isdigit())
 
 
 def _rank_env(rank: int, local: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 
 from headway_agent import conda, environments
 from headway_agent.preparing import NotHere, Prepared, PrepareFailed, Work, prepare
-from tests.agent.channels import PLACEHOLDER, Channel, Package, a_module, a_python
+from tests.agent.channels import PLACEHOLDER, Channel, Link, Package, a_module, a_python
 from tests.agent.rattling import a_conda_node, needs_uv, solver_of
 from tests.agent.stores import Site80, a_bundle, a_wheel, a_work
 from tests.waiting import wait_until
@@ -98,6 +98,35 @@ def test_a_conda_file_is_built_where_there_is_only_uv(
             kept.unlink()  # The second is not built again.
     if way != "file":
         assert [path for path in site.fetched if "tinya-" in path] == ["/house/noarch/tinya-1.0-0.tar.bz2"]
+
+
+def test_what_packages_want_to_be_set_is_set_as_if_the_environment_were_activated(
+    tmp_path: Path, environ: dict[str, str], channel: Channel
+) -> None:
+    scripts: dict[str, str | Link] = {
+        "etc/conda/activate.d/a.sh": 'echo noise; export DATA_DIR="$CONDA_PREFIX/share" MOOD="$COLOUR and calm"\n',
+        "etc/conda/activate.d/b.sh": "export KEPT=yes PATH=/nowhere\nexit 3\n",
+        "etc/conda/env_vars.d/c.json": '{"LEVEL": "7", "COLOUR": "red"}\n',
+    }
+    channel.add(Package("setter", "1", scripts))
+    text = a_file(channel.url, "setter", more="variables: {COLOUR: blue}\n")
+    work = a_conda_work(tmp_path, environ, text)
+    work.duty["env"] = {"LEVEL": "9"}  # type: ignore[index]
+    prepared = prepare(work)
+    home = prepared.env["CONDA_PREFIX"]
+    assert prepared.env == {
+        "CONDA_PREFIX": home, "PATH": f"{home}/bin:/usr/bin:/bin", "COLOUR": "blue", "DATA_DIR": f"{home}/share",
+        "MOOD": "blue and calm", "KEPT": "yes",
+    }  # fmt: skip
+
+
+def test_a_python_that_is_not_among_the_packages_is_missed_at_once(
+    tmp_path: Path, environ: dict[str, str], channel: Channel
+) -> None:
+    work = a_conda_work(tmp_path, environ, a_file(channel.url, "told"))
+    work.duty["argv"] = ["python", "train.py"]  # type: ignore[index]
+    with pytest.raises(PrepareFailed, match=r'"python" is to run, and environment\.yml has no Python'):
+        prepare(work)
 
 
 def test_the_newest_that_fits_all_is_taken(tmp_path: Path, environ: dict[str, str], channel: Channel) -> None:

@@ -91,6 +91,54 @@ def test_ten_at_once_make_one_environment_once(
     assert works[0].prepared.python
 
 
+BACKEND = """import zipfile
+
+
+def build_wheel(folder, *rest):
+    name = "own-1-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
+        wheel.write("own.py", "own.py")
+        wheel.writestr("own-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: own\\nVersion: 1\\n")
+        wheel.writestr("own-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("own-1.dist-info/RECORD", "")
+    return name
+
+
+def build_editable(folder, *rest):
+    raise SystemExit("it would lead into a directory that goes with the attempt")
+"""
+
+
+@needs_uv
+@pytest.mark.parametrize("line", ["-e .", ".", "own @ ."])
+def test_a_package_of_the_bundle_itself_is_part_of_the_environment(
+    tmp_path: Path, environ: dict[str, str], line: str
+) -> None:
+    project = '[project]\nname = "own"\nversion = "1"\n'
+    build = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    files = {"pyproject.toml": project + build, "backend.py": BACKEND, "requirements.txt": f"{line}\n"}
+    for number, value in enumerate((1, 1, 2)):
+        digest = a_bundle(tmp_path / "storage", {**files, "own.py": f"X = {value}\n"})
+        work = a_work(tmp_path, f"job{number}/1/0", environ, bundle=digest, environment={"kind": "requirements"})
+        prepared = prepare(work)
+        shutil.rmtree(work.place)
+        prepared.cwd = "/"
+        assert said_by(prepared, prepared.python, "-c", "import own; print(own.X)") == str(value)
+    assert len([name for name in os.listdir(tmp_path / "cache/envs") if name.endswith(".json")]) == 2
+
+
+@needs_uv
+def test_the_python_that_a_script_asks_for_is_the_one_it_gets(tmp_path: Path, environ: dict[str, str]) -> None:
+    script = '# /// script\n# requires-python = ">=3.99"\n# dependencies = []\n# ///\n'
+    digest = a_bundle(tmp_path / "storage", {"train.py": script})
+    with pytest.raises(PrepareFailed, match=r">=3\.99"):
+        prepare(a_work(tmp_path, environ=environ, bundle=digest, environment={"kind": "pep723", "path": "train.py"}))
+    running = ".".join(map(str, sys.version_info[:2]))
+    digest = a_bundle(tmp_path / "storage", {"train.py": script.replace(">=3.99", f"=={running}.*")})
+    work = a_work(tmp_path, "job2/1/0", environ, bundle=digest, environment={"kind": "pep723", "path": "train.py"})
+    assert said_by(prepare(work), "python", "-V").startswith(f"Python {running}.")
+
+
 @needs_uv
 def test_a_failing_build_shows_what_uv_said(tmp_path: Path, environ: dict[str, str]) -> None:
     digest = a_bundle(tmp_path / "storage", {"requirements.txt": "tinyb==9\n"})

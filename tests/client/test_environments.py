@@ -100,3 +100,30 @@ def test_a_description_without_a_digest_gets_one(place: Path) -> None:
     made = found(place, {"kind": "requirements", "path": "requirements.txt"})
     assert made["digest"] == found(place)["digest"]
     assert found(place, {"kind": "conda", "digest": "x"}) == {"kind": "conda", "digest": "x"}
+
+
+def test_a_project_without_its_packages_is_refused_before_it_runs(place: Path) -> None:
+    (place / "uv.lock").write_text('version = 1\n[[package]]\nname = "some-thing"\n')
+    with pytest.raises(BadInput, match=r"needs the pyproject\.toml"):
+        found(place, "uv.lock")
+    (place / "pyproject.toml").write_text("[tool.ruff]\n")
+    with pytest.raises(BadInput, match=r"has no \[project\]"):
+        found(place, "pyproject.toml")
+    (place / "pyproject.toml").write_text(
+        '[project]\nname = "x"\ndependencies = ["Some_Thing>=1", "a; os_name == \'nt\'"]\n'
+    )
+    assert found(place)["kind"] == "uv-lock"
+    (place / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["other[extra]>=1"]\n')
+    with pytest.raises(BadInput, match='older than its project: it lacks "other"') as refused:
+        found(place)
+    assert refused.value.hint == "run `uv lock`"
+
+
+def test_a_list_that_a_conda_file_takes_in_enters_its_hash(place: Path) -> None:
+    (place / "environment.yml").write_text('dependencies:\n- python\n- pip:\n  - "-r more.txt"\n')
+    with pytest.raises(BadInput, match="more"):
+        found(place)
+    (place / "more.txt").write_text("numpy\n")
+    first = found(place)["digest"]
+    (place / "more.txt").write_text("torch\n")
+    assert found(place)["digest"] != first

@@ -88,6 +88,13 @@ def test_a_script_that_is_left_out_is_refused(project: Path) -> None:
     assert "--no-bundle" in refused.value.hint
 
 
+def test_an_environments_file_that_is_left_out_is_refused(project: Path) -> None:
+    (project / "src/requirements.txt").write_text("numpy\n")
+    (project / ".gitignore").write_text("requirements.txt\n")
+    with pytest.raises(BadInput, match=r'"src/requirements\.txt" is left out of the bundle'):
+        prepared(project, Packing(True, environment="auto"))
+
+
 def test_a_digest_in_the_file_names_code_that_is_there_already(project: Path) -> None:
     wishes: dict[str, Any] = {"bundle": "a" * 64}
     assert take_packing(wishes) == Packing()

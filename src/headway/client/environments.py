@@ -21,6 +21,7 @@ HEADER = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n
 INCLUDE = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)(?:\s+|=)(\S+)")
 CONDA_INCLUDE = re.compile(r"""^\s*-\s+["']?(?:-r|-c|--requirement|--constraint)[ =]\s*([^\s"'#]+)""")
 INCLUDES_MAX = 100
+DISTRIBUTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 CONDA = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml")
 
 
@@ -35,6 +36,8 @@ def resolve(wish: object, base: str, workdir: str, script: str | None) -> dict[s
     inner = os.path.relpath(path, base)
     if inner.startswith(".."):
         raise BadInput(f"environment: {path} is outside {base}", "bundle the project (--bundle), or move the file")
+    if kind in ("uv-lock", "pyproject"):
+        _check_project(kind, path)
     return {"kind": kind, "path": inner, "digest": digest(kind, path)}
 
 
@@ -144,6 +147,29 @@ def _included(content: bytes, line_of: re.Pattern[str]) -> list[str]:
     return [match.group(1) for match in found if match and "://" not in match.group(1)]
 
 
+def _check_project(kind: str, path: str) -> None:
+    """Refuse what would make an environment without the project's packages, before a job runs in one."""
+    beside = os.path.join(os.path.dirname(path), "pyproject.toml")
+    if not os.path.isfile(beside):
+        raise BadInput(f"environment: {path} needs the pyproject.toml that it was made from", "put it beside uv.lock")
+    project = _toml(beside).get("project")
+    if kind == "pyproject":
+        if project is None:
+            raise BadInput(f"environment: {path} has no [project], and so names no packages")
+        return
+    locked = {_plain(str(package.get("name"))) for package in _toml(path).get("package") or ()}
+    for needed in (project or {}).get("dependencies") or ():
+        name = DISTRIBUTION.match(str(needed))
+        # With a marker it may be left out of the lock for a reason.
+        if name and ";" not in needed and _plain(name[0]) not in locked:
+            raise BadInput(f'environment: {path} is older than its project: it lacks "{name[0]}"', "run `uv lock`")
+
+
+def _plain(name: str) -> str:
+    """A package's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def _header(path: str) -> str:
     """The PEP 723 block of a script, or nothing."""
     try:
@@ -156,10 +182,14 @@ def _header(path: str) -> str:
 
 def _has_project(path: str) -> bool:
     """Whether it describes a project, and not only the settings of some tools."""
+    return "project" in _toml(path)
+
+
+def _toml(path: str) -> dict[str, Any]:
     import tomllib
 
     try:
-        return "project" in tomllib.loads(_read(path).decode("utf-8", "replace"))
+        return tomllib.loads(_read(path).decode("utf-8", "replace"))
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path} is not valid TOML: {error}") from None
 

@@ -85,6 +85,9 @@ def _bundled(raw: dict[str, Any], found: Bundle, workdir: str, shared: bool, env
     if subdir != ".":
         given["subdir"] = subdir
     given["command"] = [_inner(word, found, workdir) for word in given["command"]]
+    path = str((given.get("environment") or {}).get("path") or "")
+    if path and not found.holds(path):
+        raise BadInput(f'environment: "{path}" is left out of the bundle by .gitignore or {ignoring.OURS}')
     if shared:
         given = _without(given, OF_THIS_MACHINE, env)
         given["command"] = _portable(given["command"], "python3")
