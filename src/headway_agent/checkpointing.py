@@ -335,7 +335,9 @@ class Checkpointer:
             step = _step_of(line)
             metrics = line.get("metrics")
             path = _relative(str(line.get("path") or "."), charge.checkpoints)
-            completeness.declared(charge.knowledge, path, step, metrics if isinstance(metrics, dict) else {})
+            metrics = metrics if isinstance(metrics, dict) else {}
+            newest_ns = line.get("newest_ns") if isinstance(line.get("newest_ns"), int) else None
+            completeness.declared(charge.knowledge, path, step, metrics, newest_ns)
             if step is not None:
                 charge.knowledge.seen_step = max(step, charge.knowledge.seen_step or 0)
             charge.look_at_s = 0.0

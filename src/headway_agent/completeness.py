@@ -40,6 +40,7 @@ class Knowledge:
     before: dict[str, Signature] = field(default_factory=dict)
     kept: dict[str, tuple[Signature, str]] = field(default_factory=dict)
     declared_steps: dict[str, int] = field(default_factory=dict)
+    declared_ns: dict[str, int] = field(default_factory=dict)  # When the newest file of each was written.
     declares: bool = False  # The job tells of its checkpoints: of what is not told, the step would only be guessed.
     metrics: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     last_step: int = 0
@@ -83,9 +84,16 @@ def touched(known: Knowledge, path: str) -> None:
     known.habits.discard(_habit(path))
 
 
-def declared(known: Knowledge, path: str, step: int | None, metrics: Mapping[str, Any]) -> None:
-    """The SDK said that this file, directory or (".") everything is finished, as this step."""
+def declared(
+    known: Knowledge, path: str, step: int | None, metrics: Mapping[str, Any], newest_ns: int | None = None
+) -> None:
+    """The SDK said that this file, directory or (".") everything is finished, as this step.
+
+    It said so of files written until `newest_ns`: perhaps one is being written anew by the time that we hear of it.
+    """
     known.told[path] = DECLARED
+    if newest_ns:
+        known.declared_ns[path] = newest_ns
     known.declares = True
     if step is not None:
         known.declared_steps[path] = step
@@ -115,12 +123,15 @@ def look(
     for path, how in known.told.items():
         if how == RENAMED and known.declares:
             continue  # Its declaration is on the way; without one, it settles.
+        until_ns = known.declared_ns.get(path, 0) if how == DECLARED else 0
         for file in _under(tree, path):
+            if until_ns and tree[file][1] > until_ns:
+                continue
             known.finished[file] = (tree[file], how)
             if how == RENAMED:
                 known.habits.add(_habit(path))
     declared_now = [path for path, how in known.told.items() if how == DECLARED]
-    known.told = {}
+    known.told, known.declared_ns = {}, {}
     if known.marker:
         _find_markers(known, tree)
     known.finished = {path: each for path, each in known.finished.items() if tree.get(path) == each[0]}

@@ -155,6 +155,38 @@ def test_what_a_rank_finished_before_it_was_killed_is_kept_though_its_agent_was_
     assert (newest["step"], newest["how"]) == (5, "renamed")
 
 
+TORN = """
+import os, signal, sys, time
+import headway
+model = os.environ["HEADWAY_CHECKPOINT_DIR"] + "/model.pt"
+for step in range(1, 4):
+    while step == 2 and not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    with open(model, "wb") as file:
+        file.write(bytes([step]) * (10 if step == 3 else 1000))
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL) if step == 3 else None
+    headway.checkpoint(step, "model.pt")
+    time.sleep(0.1)
+"""
+
+
+def test_what_was_declared_and_is_being_written_anew_when_it_is_heard_is_not_taken_for_finished(
+    node: Node, headway_home: Path
+) -> None:
+    node.start()
+    gate = headway_home / "gate"
+    task = node.server.give("job1/1/0", "python3", "-c", TORN, str(gate))
+    wait_until(lambda: 1 in steps_of(node, task), every_s=0.01)
+    node.kill_agent()
+    gate.touch()
+    wait_until(lambda: not _rank_alive(task), every_s=0.01)
+    node.start()
+    assert node.server.outcome(task)["signal"] == 9
+    assert [each["bytes"] for each in node.server.checkpoints] == [1000] * len(node.server.checkpoints)
+    assert set(steps_of(node, task)) == {1}
+
+
 IN_PLACE = """
 import os, signal, sys, time
 place, marker, gate, end = os.environ["HEADWAY_CHECKPOINT_DIR"], sys.argv[1], sys.argv[2], sys.argv[3]

@@ -53,6 +53,7 @@ def test_a_checkpoint_is_told_by_its_path_in_the_directory(job: Path) -> None:
     told = lines(job / "sdk/declared.jsonl")
     assert [(each["step"], each["path"]) for each in told] == [(3, "model.pt"), (4, "model.pt"), (5, ".")]
     assert told[0]["metrics"] == {"loss": 0.5}
+    assert {each["newest_ns"] for each in told} == {os.stat(job / "checkpoints/model.pt").st_mtime_ns}
 
 
 def test_what_lies_elsewhere_is_brought_whole(job: Path) -> None:

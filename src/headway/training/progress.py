@@ -11,7 +11,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping
+    from typing import Any, Iterator, Mapping
 
 # When a signal told of the end, and its number; a list, so that the handler only appends.
 _signalled: list[tuple[float, int]] = []
@@ -90,7 +90,7 @@ def checkpoint(step: int, path: Any = None, metrics: Mapping[str, Any] | None = 
     if folder is None:
         return
     inner = "." if path is None else _inside(os.fspath(path), folder)
-    told: dict[str, Any] = {"step": step, "path": inner, "at": time.time()}
+    told: dict[str, Any] = {"step": step, "path": inner, "at": time.time(), "newest_ns": _newest_ns(folder, inner)}
     if metrics:
         told["metrics"] = {str(name): plain(value) for name, value in metrics.items()}
     _append("declared.jsonl", told)
@@ -185,6 +185,24 @@ def _inside(path: str, folder: str) -> str:
     name = os.path.basename(full)
     _bring(full, os.path.join(there, name))
     return name
+
+
+def _newest_ns(folder: str, inner: str) -> int:
+    """When the newest of these files was last written: what is written after that is not part of what is told."""
+    top = os.path.join(folder, inner)
+    newest = 0
+    for path in [top] if not os.path.isdir(top) else _files_below(top):
+        try:
+            newest = max(newest, os.lstat(path).st_mtime_ns)
+        except OSError:
+            pass  # Removed by another rank just now.
+    return newest
+
+
+def _files_below(top: str) -> Iterator[str]:
+    for above, _, names in os.walk(top):
+        for name in names:
+            yield os.path.join(above, name)
 
 
 def _bring(source: str, target: str) -> None:
