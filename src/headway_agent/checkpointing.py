@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 
 from headway_agent import artifacts, completeness
 from headway_agent.charges import Charge
-from headway_agent.happenings import ArtifactStored, CheckpointStored, Salvaged, Stepped, Troubled
+from headway_agent.happenings import ArtifactStored, CheckpointStored, Salvaged, Stepped, Troubled, unkept_words
 from headway_agent.inotify import APPEARED, MISSED, MOVED, WRITTEN
 from headway_agent.nodedir import boottime_s
 from headway_agent.parts import Changed, send_files
@@ -213,8 +213,8 @@ class Checkpointer:
 
     def _drop(self, key: str) -> None:
         self._charges.pop(key, None)
-        self._trouble(f"checkpoints {key}", "")
-        self._trouble(f"outputs {key}", "")
+        for what in unkept_words(key):
+            self._trouble(what, "")
 
     def _most_urgent(self) -> Charge | None:
         now = boottime_s()

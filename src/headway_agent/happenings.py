@@ -226,6 +226,11 @@ class Troubled:
     detail: str
 
 
+def unkept_words(task: str) -> tuple[str, str, str]:
+    """Under which words it is told that files of a task are not kept."""
+    return (f"checkpoints {task}", f"left out {task}", f"outputs {task}")
+
+
 @dataclass(frozen=True)
 class Answered:
     """A reply came. `seq` is the number of the answered sync; 0 means the oldest under way."""

@@ -53,7 +53,7 @@ class Overseer:
 
     def forget(self, key: str) -> None:
         watch = self._watcher.forget(key) if self._watcher is not None else None
-        for what in watch.warned if watch is not None else ():
+        for what in (*watch.warned, "end") if watch is not None else ():
             self._post(Troubled(f"{what} of {key}", ""))
 
     def _found(self, watch: Watch, verdict: Verdict) -> None:
@@ -62,6 +62,8 @@ class Overseer:
             return
         if verdict.dump:
             self._dump(watch, verdict)
+        after = f"it is told to stop, and killed in {verdict.grace_s:g} s" if verdict.grace_s else "it is killed"
+        self._post(Troubled(f"end of {watch.task}", f"{verdict.detail}: {after}"))
         said = json.dumps([verdict.cause, verdict.detail])
         try:
             write_durably(f"{self._node_dir.task(watch.task)}/{LIMIT_FILE}", said.encode())

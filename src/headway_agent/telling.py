@@ -11,6 +11,7 @@ except ImportError:  # pragma: no cover
     from hashlib import blake2b
 
 from headway_agent import progress
+from headway_agent.happenings import unkept_words
 from headway_agent.nodestate import (
     CLAIMED,
     DIGESTED,
@@ -115,7 +116,7 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
     assert len(state.flights) < 2, "one sync is held, one brings news; there is never a third"
     full = state.full_due
     keys = list(state.tasks) if full else [key for key in state.changed if key in state.tasks]
-    reports = [_report(state.tasks[key], now) for key in keys if state.tasks[key].phase != HOLDING]
+    reports = [_report(state, state.tasks[key], now) for key in keys if state.tasks[key].phase != HOLDING]
     if full or state.flights or reports or state.ranges or state.troubles_due or progress.has_news(state, now):
         wait_s = 0.0
     if state.granted_s:
@@ -149,7 +150,7 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
     return body
 
 
-def _report(task: Task, now: float) -> dict[str, Any]:
+def _report(state: State, task: Task, now: float) -> dict[str, Any]:
     report: dict[str, Any] = {"task": task.key, "phase": REPORTED[task.phase]}
     if task.phase == CLAIMED:
         report.update(address=task.address, port=task.port)
@@ -159,6 +160,9 @@ def _report(task: Task, now: float) -> dict[str, Any]:
         report.update(cause=task.cause, detail=task.detail)
     elif task.phase == ENDED:
         report["outcome"] = dict(task.outcome or {})
+        unkept = [state.troubles[what] for what in unkept_words(task.key) if what in state.troubles]
+        if unkept:
+            report["outcome"]["unkept"] = "; ".join(unkept)
         if task.failed_s:
             # How long ago, not when: clocks of nodes differ, and of a gang the first to fail is wanted.
             report["outcome"]["failed_ago_s"] = round(max(0.0, now - task.failed_s), 3)

@@ -75,6 +75,15 @@ def undisturbed(steps: int) -> bytes:
     return pickle.dumps((steps, weights))
 
 
+def events_of(living: Living, job: str) -> list[dict[str, Any]]:
+    """The recorded facts of a job so far."""
+    said = json.loads((living.home / "state/server.json").read_text())
+    token = (living.home / "state/token").read_text().strip()
+    address = f"{said['url']}/api/v1/events/page?job={job}&limit=1000"
+    with urlopen(Request(address, headers={"Authorization": f"Bearer {token}"}), timeout=PATIENCE_S) as answer:
+        return list(json.load(answer)["events"])
+
+
 @dataclass
 class Training:
     """It runs ahead of the test by some steps, and there waits: it must not be over before it was disturbed."""
@@ -156,13 +165,7 @@ class Training:
 
     def commits(self) -> list[tuple[int, int, float]]:
         """Attempt, step and time of every commit of a checkpoint so far."""
-        said = json.loads((self.living.home / "state/server.json").read_text())
-        token = (self.living.home / "state/token").read_text().strip()
-        asked = Request(
-            f"{said['url']}/api/v1/events/page?job={self.job}&limit=1000", headers={"Authorization": f"Bearer {token}"}
-        )
-        with urlopen(asked, timeout=PATIENCE_S) as answer:
-            events = json.load(answer)["events"]
+        events = events_of(self.living, self.job)
         found = [each for each in events if each["kind"] == "CheckpointCommitted"]
         return [(each["attempt"], each["data"]["step"], each["at"]) for each in found]
 

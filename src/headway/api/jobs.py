@@ -60,8 +60,10 @@ class Look:
         if job.state is State.QUEUED and services.leading:
             sentence = (await services.do(Why(job.id)))["sentence"]
         if complete:
+            sessions = dict(services.control.cycle.sessions) if services.leading else {}
+            troubles = {node: dict(session.troubles) for node, session in sessions.items() if session.troubles}
             return await run_in_threadpool(
-                views.detail, services.store, job, sentence, services.now(), services.price()
+                views.detail, services.store, job, sentence, services.now(), services.price(), troubles
             )
         return views.summary(job, sentence, services.now())
 

@@ -72,6 +72,8 @@ def job(output: Output, detail: Shown, now: float) -> str:
         ("checkpoint", _checkpoint(detail.get("checkpoint"), now)),
         ("artifacts", _kept(detail.get("artifacts"))),
         ("lost", lost(detail.get("account"))),
+        *(("trouble", f"{each['node']}: {each['detail']}") for each in detail.get("troubles") or ()),
+        *_unkept(detail.get("attempts") or ()),
     ]
     width = max(len(name) for name, value in facts if value) + 2
     lines = [f"{(name + ':').ljust(width)} {value}" for name, value in facts if value]
@@ -79,6 +81,12 @@ def job(output: Output, detail: Shown, now: float) -> str:
     if tried:
         lines += ["", attempts(output, tried, now)]
     return "\n".join(lines)
+
+
+def _unkept(found: Sequence[Shown]) -> list[tuple[str, str]]:
+    """What attempts left on their nodes that could not be kept; task by task."""
+    ended = [(each["number"], task["outcome"]) for each in found for task in each["tasks"] if task.get("outcome")]
+    return [("not kept", f"attempt {number}: {told['unkept']}") for number, told in ended if told.get("unkept")]
 
 
 def attempts(output: Output, found: Sequence[Shown], now: float) -> str:

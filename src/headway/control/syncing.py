@@ -59,13 +59,13 @@ class Sync:
         note_overgrown(desk, fresh)
         if not progress.WORDS.isdisjoint(body):
             progress.hear(desk, session, body)
+        if "troubles" in body or body.get("full"):
+            _troubles(desk, session, body.get("troubles", ()))
         for raw in body.get("reports", ()):
             self._report(desk, raw)
         if body.get("notice"):
             # After the reports: what has ended by itself before the notice did so, whatever is said in the same call.
             progress.hear_notice(desk, session, body["notice"])
-        if "troubles" in body or body.get("full"):
-            _troubles(desk, session, body.get("troubles", ()))
         if body.get("full") and self.current:
             self._missing(desk)
 
@@ -114,6 +114,8 @@ class Sync:
                         break
 
 
+# What an agent tells of a task's limits; the rest of its troubles is about files.
+LIMITS = {"memory": "LimitNear", "output": "LimitNear", "stalled": "LimitNear", "end": "LimitReached"}
 UNCOUNTED = frozenset({"refused", "preparing", "failed_prepare"})
 """Phases that are not in the digest of reports: they come before the claim, or instead of it."""
 
@@ -216,8 +218,20 @@ def _troubles(desk: Desk, session: Session, raws: Iterable[Mapping[str, Any]]) -
     for what, detail in found.items():
         if session.troubles.get(what) != detail:
             data = {"node": session.node, "what": what, "detail": detail}
-            desk.say(Event("StorageFailed", desk.now, data=data))
+            kind = LIMITS.get(what.partition(" of ")[0], "StorageFailed")
+            desk.say(Event(kind, desk.now, *_of_whom(desk, session, what), data=data))
     session.troubles = found
+
+
+def _of_whom(desk: Desk, session: Session, what: str) -> tuple[str, int]:
+    """The job and attempt of a trouble that names a task of this node; no job for one of the node as such."""
+    try:
+        job_id, attempt, index = split_key(what.rpartition(" ")[2])
+    except ValueError:
+        return "", 0
+    job = desk.book.jobs.get(job_id)
+    there = job is not None and job.number == attempt and _is_there(job.attempt, index, session.node)
+    return (job_id, attempt) if there else ("", 0)
 
 
 def read_outcome(raw: Mapping[str, Any], now: float) -> Outcome:
@@ -234,6 +248,7 @@ def read_outcome(raw: Mapping[str, Any], now: float) -> Outcome:
         suggestion=str(raw.get("suggestion") or "")[:300],
         hopeless=raw.get("retry_helps") is False,
         unasked=raw.get("unasked") is True,
+        unkept=str(raw.get("unkept") or "")[:1000],
         policies=tuple((str(each.get("label", ""))[:100], str(each.get("action", ""))) for each in policies[:20]),
     )
 

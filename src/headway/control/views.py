@@ -17,7 +17,7 @@ from headway.core import explain
 from headway.core.account import Price, loss_of, no_price
 from headway.core.errors import Conflict, NotFound
 from headway.core.events import Event
-from headway.core.model import Attempt, Job, State
+from headway.core.model import Attempt, Job, NodeId, State, task_key
 from headway.core.spec import show_spec
 from headway.store.protocol import JobFilter, LogRange, Store
 
@@ -74,7 +74,14 @@ def summary(job: Job, sentence: str = "", now: float = 0.0) -> dict[str, Any]:
     }
 
 
-def detail(store: Store, job: Job, sentence: str = "", now: float = 0.0, price: Price = no_price) -> dict[str, Any]:
+def detail(
+    store: Store,
+    job: Job,
+    sentence: str = "",
+    now: float = 0.0,
+    price: Price = no_price,
+    troubles: Mapping[NodeId, Mapping[str, str]] | None = None,
+) -> dict[str, Any]:
     ranges = store.logs(job.id)
     attempts = store.attempts(job.id)
     return {
@@ -82,11 +89,23 @@ def detail(store: Store, job: Job, sentence: str = "", now: float = 0.0, price: 
         "spec": show_spec(job.spec),
         **progress_of(store, job, attempts, price),
         "attempts": [show_attempt(attempt, price) for attempt in attempts],
+        "troubles": _troubles_of(job, troubles or {}),
         "retries": asdict(job.retries),
         "hint": explain.hint_for(job) if job.state in (State.FAILED, State.CANCELLED) else "",
         "retry_of": job.retry_of,
         "log_bytes": sum(piece.end - piece.start for piece in ranges),
     }
+
+
+def _troubles_of(job: Job, troubles: Mapping[NodeId, Mapping[str, str]]) -> list[dict[str, Any]]:
+    """What its nodes say is wrong with a job now: files that cannot be kept, limits that are near."""
+    tasks = job.attempt.tasks if job.attempt and job.alive else ()
+    return [
+        {"node": task.node, "task": task.index, "detail": said}
+        for task in tasks
+        for what, said in sorted(troubles.get(task.node, {}).items())
+        if what.endswith(f" {task_key(job.id, job.number, task.index)}")
+    ]
 
 
 def show_attempt(attempt: Attempt, price: Price = no_price) -> dict[str, Any]:

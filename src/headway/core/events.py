@@ -58,6 +58,8 @@ KINDS: dict[str, str] = {
     "StackDumped": "the stacks of all ranks were written down",
     "LeaderChanged": "another server leads from now on, or the same one anew; every lease begins anew",
     "DatabaseBack": "the database could not be reached for a while, and can be again",
+    "LimitNear": "a task comes near a limit (memory, output, time without a sign of progress); nothing is ended yet",
+    "LimitReached": "a task went beyond a limit: it is told to stop, and killed after its grace",
     "StorageFailed": "something could not be written; it is kept on the node and tried again",
 }
 

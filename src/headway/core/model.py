@@ -113,6 +113,7 @@ class Outcome:
     suggestion: str = ""  # What may help, where its node knows it better than the cause alone tells.
     hopeless: bool = False  # Its node saw in the output that trying again cannot help, whatever the cause allows.
     unasked: bool = False  # Its ranks ended well before they were told of any end: no echo of a notice.
+    unkept: str = ""  # What of its files could not be kept, and why.
 
     @property
     def ok(self) -> bool:
