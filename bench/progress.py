@@ -210,7 +210,12 @@ def _slow_down() -> list[Measured]:
             f"a training is slower under Headway by ({how})",
             found.wall_percent, " %", 1,
         ),
-        Measured("… its own processor time, the least of each kind, is larger by", found.own_percent, " %", 1),
+        Measured(
+            "… its own processor time is larger by (median of the pairs, interval {:.1f} to {:.1f} %)".format(
+                *found.own_interval
+            ),
+            found.own_percent, " %", 1,
+        ),
         Measured(
             f"… and all processes of Headway use, of the training's processor time ({parts}; {share})",
             found.ours_percent, " %", 1,

@@ -1,8 +1,10 @@
 """What Headway costs a training: its time with and without, and the processor time of all that is ours meanwhile.
 
 Both ways do the same fixed work: steps that keep one processor busy, a metric each, a log line now and then, and a
-checkpoint. Times on a shared machine vary more than what is sought, so short runs of both kinds alternate in random
-order and the pairs' quotients are compared. Processor time hardly hangs on what else the machine does.
+checkpoint; the clock starts after the first steps, since a start is no part of a training that lasts hours. Times on a
+shared machine vary more than what is sought, so runs of both kinds alternate in random order and the pairs' quotients
+are compared. Processor time hardly hangs on what else the machine does. `python -m bench.slowdown MINUTES` takes as
+many pairs as fit in that time, for a narrower interval than the few of the whole benchmark give.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from pathlib import Path
 from bench.house import House, house
 from bench.idle import cpu_s, our_pids
 
-PAIRS_MIN, PAIRS_S = 8, 45.0
-SHORT_STEPS, LONG_STEPS, SAVE_EVERY = 60, 1500, 300
+PAIRS_MIN, PAIRS_S = 8, 60.0
+WARM_STEPS, SHORT_STEPS, LONG_STEPS, SAVE_EVERY = 100, 300, 1500, 300
 RUN_S_MAX = 300.0
 DRAWS = 2000
 
@@ -35,16 +37,16 @@ def work():
         total += (i * 7919 % 104729) ** 0.5
     return total
 model = os.urandom(4 << 20)
-work()
 headway.log(step=0, loss=1.0)
-open(sys.argv[3] + ".began", "w").close()
-began, used = time.perf_counter(), time.process_time()
-for step in range(1, steps + 1):
+for step in range(1, {WARM_STEPS} + steps + 1):
+    if step == {WARM_STEPS} + 1:
+        open(sys.argv[3] + ".began", "w").close()
+        began, used = time.perf_counter(), time.process_time()
     loss = work()
     headway.log(step=step, loss=loss)
     if step % 10 == 0:
         print("step", step, "loss", loss, flush=True)
-    if step % {SAVE_EVERY} == {SHORT_STEPS // 2}:
+    if step % {SAVE_EVERY} == {SAVE_EVERY // 2}:
         with open(f"{{place}}/model.tmp", "wb") as file:
             file.write(model)
         os.replace(f"{{place}}/model.tmp", f"{{place}}/model-{{step}}.pt")
@@ -57,7 +59,7 @@ os.replace(sys.argv[3] + ".new", sys.argv[3])
 
 @dataclass(frozen=True)
 class Spent:
-    """What one run of the training took, without its start and its end."""
+    """What one run of the training took, without its start, its first steps and its end."""
 
     wall_s: float
     cpu_s: float
@@ -68,27 +70,30 @@ class SlowDown:
     pairs: int
     wall_percent: float
     wall_interval: tuple[float, float]
-    own_percent: float  # More processor time of the training itself, the least of each kind: others can only add to it.
+    own_percent: float  # More processor time of the training itself: the median of the pairs,
+    own_interval: tuple[float, float]  # and where it lies.
     ours_percent: float  # Processor time of server, agent and keeper, of that of the training.
     parts: tuple[tuple[str, float], ...]
     core_percent: float  # The same, of one processor for as long as the training took.
 
 
-def measure() -> SlowDown:
+def measure(pairs_s: float = PAIRS_S) -> SlowDown:
     with house() as mine:
         script = mine.home / "training.py"
         script.write_text(TRAINING)
         _within(mine, script, SHORT_STEPS)  # Both ways once, not counted: files and modules are in memory then.
         _without(mine, script, SHORT_STEPS)
-        withins, withouts = _pairs(mine, script)
+        withins, withouts = _pairs(mine, script, pairs_s)
         parts, long = _ours(mine, script)
     ours_percent = sum(percent for _, percent in parts)
     walls = [_more(one.wall_s, other.wall_s) for one, other in zip(withins, withouts, strict=True)]
+    owns = [_more(one.cpu_s, other.cpu_s) for one, other in zip(withins, withouts, strict=True)]
     return SlowDown(
         len(walls),
         statistics.median(walls),
         interval(walls),
-        _more(min(each.cpu_s for each in withins), min(each.cpu_s for each in withouts)),
+        statistics.median(owns),
+        interval(owns),
         ours_percent,
         parts,
         ours_percent * long.cpu_s / long.wall_s,
@@ -99,12 +104,12 @@ def _more(one: float, other: float) -> float:
     return (one / other - 1) * 100
 
 
-def _pairs(mine: House, script: Path) -> tuple[list[Spent], list[Spent]]:
+def _pairs(mine: House, script: Path, pairs_s: float) -> tuple[list[Spent], list[Spent]]:
     """What both ways took, pair by pair; which goes first is drawn."""
     chance = random.Random(1)
     withins: list[Spent] = []
     withouts: list[Spent] = []
-    until = time.monotonic() + PAIRS_S
+    until = time.monotonic() + pairs_s
     while len(withins) < PAIRS_MIN or time.monotonic() < until:
         ways = [(withins, _within), (withouts, _without)]
         chance.shuffle(ways)
@@ -183,3 +188,16 @@ def interval(values: list[float]) -> tuple[float, float]:
     chance = random.Random(1)
     medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(DRAWS))
     return medians[DRAWS // 40], medians[-DRAWS // 40 - 1]
+
+
+def main(minutes: float) -> None:
+    found = measure(minutes * 60)
+    print(f"{found.pairs} pairs; with 95 % probability the median lies in the interval")
+    print("slower by {:.2f} % ({:.2f} to {:.2f})".format(found.wall_percent, *found.wall_interval))
+    print("its own processor time {:.2f} % ({:.2f} to {:.2f})".format(found.own_percent, *found.own_interval))
+    parts = ", ".join(f"{name} {percent:.2f}" for name, percent in found.parts)
+    print(f"all our processes {found.ours_percent:.2f} % of the training's processor time ({parts})")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
