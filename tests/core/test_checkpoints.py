@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.account import Loss, account, loss_of
+from headway.core.account import DAMAGED, Loss, account, loss_of, set_backs
 from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, at_step, gather, newest, to_drop
 from headway.core.model import Attempt, Cause
 from headway.core.progress_spec import Keeping
@@ -143,9 +143,29 @@ def test_a_success_what_goes_on_and_what_never_ran_lose_nothing(change: dict[str
 
 
 def test_the_account_adds_up_by_cause() -> None:
+    again = replace(LOST, resumed_step=100)
     found = account(
-        [LOST, replace(LOST, number=2, cause=Cause.PREEMPTED), replace(LOST, number=3), Attempt(4, (), 1.0)]
+        [LOST, replace(again, number=2, cause=Cause.PREEMPTED), replace(again, number=3), Attempt(4, (), 1.0)]
     )
     assert found.total == Loss(90, 60.0)
     assert dict(found.by_cause) == {"node_lost": Loss(60, 40.0), "preempted": Loss(30, 20.0)}
     assert [number for number, _ in found.attempts] == [1, 2, 3, 4]
+
+
+def test_what_was_committed_and_cannot_be_restored_is_lost_too() -> None:
+    """Attempt 1 did 100 steps in 60 s, attempt 2 went on to 150 in 20 s; then all but step 40 is damaged, then all."""
+    two = replace(LOST, number=2, started_at=200.0, resumed_step=100, committed_step=150, committed_at=220.0)
+    three = Attempt(3, (), 300.0, 300.0, resumed_step=40, committed_step=60, committed_at=310.0)
+    four = Attempt(4, (), 400.0, 400.0)
+    tries = [LOST, two, three, four]
+    assert [(each.attempt, each.to, each.since) for each in set_backs(tries)] == [(3, 40, 150), (4, 0, 60)]
+    first, second = (each.loss for each in set_backs(tries, lambda attempt: 0.5))
+    assert (first.steps, round(first.seconds, 6), first.money) == (110, 56.0, 28.0)
+    assert (second.steps, round(second.seconds, 6), second.money) == (60, 34.0, 17.0)
+    found = account(tries)
+    assert dict(found.by_cause)[DAMAGED].steps == 170
+    assert found.total.steps == 170 + sum(loss.steps for _, loss in found.attempts)
+
+
+def test_going_on_from_what_was_committed_is_no_set_back() -> None:
+    assert set_backs([LOST, replace(LOST, number=2, resumed_step=100), replace(LOST, number=3, started_at=None)]) == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.living import Living
-from tests.real.training import Training
+from tests.real.training import Training, events_of
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
@@ -54,6 +54,15 @@ def kill_server_and_keeper(living: Living, training: Training) -> None:
     living.ok("ps")  # Starts the server again.
 
 
+def said_last(living: Living, training: Training, attempt: int) -> int:
+    """The last step that an attempt has written, from its log: its directory may be gone by now."""
+    steps = [
+        int(line.split()[1]) for line in living.log(training.job, str(attempt)).splitlines() if line[:5] == "step "
+    ]
+    assert steps, f"attempt {attempt} was to be killed in the middle of its work"
+    return max(steps)
+
+
 WAYS = [kill_keeper, kill_rank, kill_agent_and_keeper, kill_server_and_keeper]
 
 
@@ -69,8 +78,8 @@ def test_killed_without_notice_again_and_again_it_loses_one_interval_at_most(liv
         way = WAYS[attempt % len(WAYS)]
         kills.append(time.time())
         way(living, training)
-        seen = training.seen(attempt) if training.directory(attempt).exists() else 0
         training.ended(attempt)
+        seen = said_last(living, training, attempt)
         living.run("retry", training.job)  # Do not wait until it has backed off.
         before, resumed = resumed, training.began(attempt + 1)
         assert resumed >= before, "older than what it had begun from"
@@ -106,7 +115,31 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(living: Li
     living.kill(living.keeper)
     assert training.began(2) == newest[1]["step"]
     assert living.job(training.job)["attempts"][1]["resumed_step"] == newest[1]["step"]
+    aside = [each["data"] for each in events_of(living, training.job) if each["kind"] == "CheckpointSetAside"]
+    assert [(each["step"], each["instead"]) for each in aside] == [(newest[0]["step"], newest[1]["step"])]
     training.finished_like_an_undisturbed_one()
+
+
+def test_when_all_checkpoints_are_damaged_it_begins_from_nothing_and_says_so(living: Living) -> None:
+    training = Training(living, steps=120, pace_s=0.03).begin()
+    wait_until(lambda: len(training.checkpoints()) >= 2, what="two checkpoints")
+    os.kill(training.pid(), signal.SIGSTOP)
+    newest = committed(training)
+    for part in (living.home / f"data/storage/jobs/{training.job}/1/parts").iterdir():
+        content = bytearray(part.read_bytes())
+        content[0] ^= 1
+        part.write_bytes(content)
+    living.kill(living.keeper)
+    assert training.began(2) == 0
+    ended = training.finished_like_an_undisturbed_one()
+    aside = [each["data"] for each in events_of(living, training.job) if each["kind"] == "CheckpointSetAside"]
+    assert [each["step"] for each in aside] == [each["step"] for each in newest]
+    assert aside[-1]["instead"] is None
+    said = f"begins from nothing, not from step {newest[0]['step']}"
+    assert said in ended["attempts"][1]["set_back"]
+    assert said in living.ok("logs", training.job)
+    assert said in living.ok("describe", training.job)
+    assert ended["account"]["by_cause"]["checkpoint_damaged"]["steps"] == newest[0]["step"]
 
 
 def committed(training: Training) -> list[dict[str, Any]]:

@@ -96,11 +96,15 @@ def attempts(output: Output, found: Sequence[Shown], now: float) -> str:
             ", ".join(dict.fromkeys(task["node"] for task in each["tasks"])),
             ran(each, now),
             "-" if each.get("exit_code") is None else str(each["exit_code"]),
-            _in_a_row(each.get("sentence") or ("ended" if each.get("ended_at") else "is under way")),
+            _in_a_row("; it ".join(filter(None, (_happened(each), each.get("set_back"))))),
         )
         for each in found
     ]
     return output.table(("ATTEMPT", "NODES", "RAN", "EXIT", "WHAT HAPPENED"), rows)
+
+
+def _happened(attempt: Shown) -> str:
+    return str(attempt.get("sentence") or ("ended" if attempt.get("ended_at") else "is under way"))
 
 
 def checkpoints(output: Output, found: Sequence[Shown], now: float) -> str:

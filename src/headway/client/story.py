@@ -314,7 +314,9 @@ class Story:
         nodes = ", ".join(dict.fromkeys(task["node"] for task in attempts.get(number, {}).get("tasks", ())))
         before = attempts.get(number - 1, {})
         why = before.get("sentence") or before.get("cause") or f"attempt {number - 1}"
-        yield self._remark(f"attempt {number}{' on ' + nodes if nodes else ''}, after: {why}")
+        back = attempts.get(number, {}).get("set_back")
+        more = f"; it {back}" if back else ""
+        yield self._remark(f"attempt {number}{' on ' + nodes if nodes else ''}, after: {why}{more}")
 
     def _gap(self, chunk: Chunk) -> Iterator[Piece]:
         for count, said in (

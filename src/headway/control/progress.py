@@ -181,10 +181,11 @@ def _bad_checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> Non
     trail.put(job_id, [aside])
     desk.keep.changed.append(aside)
     detail = str(raw.get("detail", ""))[:500]
+    before = checkpoints.newest(trail.checkpoints_of(job_id), job.spec.nodes)
     data = {"step": bad.step, "of_attempt": bad.attempt, "task": index, "key": bad.key, "detail": detail}
+    data["instead"] = before.step if before else None
     desk.say(Event("CheckpointSetAside", desk.now, job_id, job.number, data))
     trail.spoiled[job_id] = trail.spoiled.get(job_id, 0) + 1
-    before = checkpoints.newest(trail.checkpoints_of(job_id), job.spec.nodes)
     said = f"the checkpoint of step {bad.step} is damaged: {detail}"
     desk.step(job, ResumeSpoiled(job.number, before.step if before else None, said))
 

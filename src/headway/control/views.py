@@ -6,7 +6,7 @@ The words and fields of the API are made here, once, for every way of asking.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from headway.control.logs import stream_of
 from headway.control.progress_views import progress_of, show_loss
 from headway.core import explain
-from headway.core.account import Price, loss_of, no_price
+from headway.core.account import Price, loss_of, no_price, set_backs
 from headway.core.errors import Conflict, NotFound
 from headway.core.events import Event
 from headway.core.model import Attempt, Job, NodeId, State, task_key
@@ -88,7 +88,7 @@ def detail(
         **summary(job, sentence, now),
         "spec": show_spec(job.spec),
         **progress_of(store, job, attempts, price),
-        "attempts": [show_attempt(attempt, price) for attempt in attempts],
+        "attempts": _show_attempts(attempts, price),
         "troubles": _troubles_of(job, troubles or {}),
         "retries": asdict(job.retries),
         "hint": explain.hint_for(job) if job.state in (State.FAILED, State.CANCELLED) else "",
@@ -106,6 +106,11 @@ def _troubles_of(job: Job, troubles: Mapping[NodeId, Mapping[str, str]]) -> list
         for what, said in sorted(troubles.get(task.node, {}).items())
         if what.endswith(f" {task_key(job.id, job.number, task.index)}")
     ]
+
+
+def _show_attempts(attempts: Sequence[Attempt], price: Price) -> list[dict[str, Any]]:
+    told = {back.attempt: explain.explain_set_back(back.to, back.since) for back in set_backs(attempts)}
+    return [{**show_attempt(each, price), "set_back": told.get(each.number, "")} for each in attempts]
 
 
 def show_attempt(attempt: Attempt, price: Price = no_price) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """What was lost: steps, seconds and money, per attempt and per cause.
 
 Steps lost are those seen and not committed; seconds lost run from the newest commit (or the start) to the end of an
-attempt that did not succeed. Pure; prices come from whoever knows the pools.
+attempt that did not succeed. Where an attempt had to begin before what was committed, since checkpoints were damaged,
+what lay between is lost too, as a cause of its own. Pure; prices come from whoever knows the pools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from headway.core.model import Attempt
@@ -26,6 +27,35 @@ class Loss:
     def plus(self, other: Loss) -> Loss:
         money = None if self.money is None and other.money is None else (self.money or 0.0) + (other.money or 0.0)
         return Loss(self.steps + other.steps, self.seconds + other.seconds, money)
+
+
+DAMAGED = "checkpoint_damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Steps that one attempt did and committed, with the seconds that they took and what a second cost."""
+
+    begin: int
+    end: int
+    seconds: float
+    per_s: float | None
+
+    def beyond(self, step: int) -> Loss:
+        """What of it lies after a step."""
+        steps = max(0, self.end - max(self.begin, step))
+        seconds = self.seconds * steps / (self.end - self.begin)
+        return Loss(steps, seconds, None if self.per_s is None else self.per_s * seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class SetBack:
+    """An attempt began at `to`, though `since` had been committed."""
+
+    attempt: int
+    to: int
+    since: int
+    loss: Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +81,31 @@ def loss_of(attempt: Attempt, price: Price = no_price) -> Loss:
     return Loss(steps, seconds, None if per_s is None else per_s * seconds)
 
 
-def account(attempts: Iterable[Attempt], price: Price = no_price) -> Account:
+def set_backs(attempts: Iterable[Attempt], price: Price = no_price) -> list[SetBack]:
+    """Where attempts had to begin before what those before them had committed, and what was lost with it."""
+    found: list[SetBack] = []
+    standing: list[Stretch] = []
+    for attempt in attempts:
+        if attempt.started_at is None:
+            continue
+        begin = attempt.resumed_step or 0
+        loss, since = Loss(), max((each.end for each in standing), default=0)
+        for each in standing:
+            loss = loss.plus(each.beyond(begin))
+        if since > begin:
+            found.append(SetBack(attempt.number, begin, since, loss))
+        standing = [each for each in standing if each.end <= begin] + [
+            Stretch(each.begin, begin, each.seconds - each.beyond(begin).seconds, each.per_s)
+            for each in standing
+            if each.begin < begin < each.end
+        ]
+        if attempt.committed_step is not None and attempt.committed_at is not None and attempt.committed_step > begin:
+            seconds = max(0.0, attempt.committed_at - attempt.started_at)
+            standing.append(Stretch(begin, attempt.committed_step, seconds, price(attempt)))
+    return found
+
+
+def account(attempts: Sequence[Attempt], price: Price = no_price) -> Account:
     """The account of a whole job."""
     each: list[tuple[int, Loss]] = []
     causes: dict[str, Loss] = {}
@@ -62,4 +116,7 @@ def account(attempts: Iterable[Attempt], price: Price = no_price) -> Account:
         total = total.plus(loss)
         if attempt.cause is not None and attempt.ended_at is not None:
             causes[attempt.cause.value] = causes.get(attempt.cause.value, Loss()).plus(loss)
+    for back in set_backs(attempts, price):
+        total = total.plus(back.loss)
+        causes[DAMAGED] = causes.get(DAMAGED, Loss()).plus(back.loss)
     return Account(tuple(each), tuple(causes.items()), total)

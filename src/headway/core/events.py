@@ -51,7 +51,7 @@ KINDS: dict[str, str] = {
     "ScheduleSkipped": "a moment of a schedule came, and was left out",
     "LogTrimmed": "the log outgrew its limit; its middle was dropped",
     "CheckpointCommitted": "every task has that step in storage: the next attempt can go on from it",
-    "CheckpointSetAside": "a checkpoint failed its hash when it was restored; the one before it is used",
+    "CheckpointSetAside": "a checkpoint failed its hash when it was restored; the one before, if any, is used instead",
     "ArtifactStored": "files that the job keeps were stored",
     "NoticeGiven": "a node said that its machine will go; nothing more is placed there",
     "JobVisited": "somebody asked for a command, a shell or a port where the job runs",

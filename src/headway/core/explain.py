@@ -138,6 +138,12 @@ def explain_attempt(attempt: Attempt) -> str:
     return _ended(f"attempt {attempt.number}", attempt.cause, attempt.exit_code, attempt.detail)
 
 
+def explain_set_back(to: int, since: int) -> str:
+    """Why an attempt began earlier than what had been committed."""
+    begins = f"goes on from step {to}" if to else "begins from nothing"
+    return f"{begins}, not from step {since}: what was committed since is damaged, and set aside"
+
+
 def hint_for(job: Job) -> str:
     if job.cause is None:
         return ""
