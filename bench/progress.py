@@ -27,7 +27,7 @@ from headway_agent.wire import Connection, Home
 
 GIB = 1 << 30
 SMALL_FILES, SMALL_BYTES = 10_000, 20_000
-TIMES = 2
+TIMES = 3
 LOSSES = 3
 PIECE = 1 << 20
 
