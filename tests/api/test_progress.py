@@ -179,6 +179,13 @@ def test_two_jobs_are_compared_by_code_packages_parameters_and_results(server: S
     assert not any(server.ok("GET", f"/jobs/{jobs[0]}/diff/{jobs[0]}").values())
 
 
+def test_the_code_of_jobs_that_ran_in_place_is_not_called_the_same(server: Serving) -> None:
+    one, other = server.submit(), server.submit()
+    found = server.ok("GET", f"/jobs/{one}/diff/{other}")
+    assert found["code"]["bundle"].startswith("not known: both ran in place")
+    assert server.ok("GET", f"/jobs/{one}/diff/{one}")["code"] == {}
+
+
 def test_artifacts_are_listed_and_read_in_ranges_with_their_parts_joined(server: Serving) -> None:
     job = server.submit(outputs=["output/"])
     assert server.start(f"{job}/1/0")["progress"]["outputs"] == ["output"]

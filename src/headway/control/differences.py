@@ -35,7 +35,7 @@ def difference(store: Store, storage: Storage, one: Job, other: Job) -> dict[str
     specs = [show_spec(job.spec) for job in (one, other)]
     params = [{**dict(job.spec.progress.params), "seed": seed_of(job)} for job in (one, other)]
     return {
-        "code": _code(storage, *files),
+        "code": _code(storage, *files) if _code_of(one) != _code_of(other) else {},
         "environment": _environment(storage, specs, files),
         "params": pairs(*params),
         "spec": pairs(*({key: value for key, value in spec.items() if key not in ELSEWHERE} for spec in specs)),
@@ -74,10 +74,18 @@ def _files(storage: Storage, job: Job) -> dict[str, dict[str, Any]] | None:
     return {entry["path"]: entry for entry in manifest["files"]}
 
 
+def _code_of(job: Job) -> str:
+    """What the code of a job is known by: its bundle; of one that ran in place, nothing but the job itself."""
+    return job.spec.progress.bundle or job.id
+
+
 def _code(storage: Storage, one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[str, Any]:
+    if one is None and other is None:
+        return {"bundle": "not known: both ran in place, or their code is gone; --bundle keeps it"}
     if one is None or other is None:
-        said = ["ran in place, or its code is gone" if each is None else "a bundle" for each in (one, other)]
-        return {} if one is other else {"bundle": said}
+        return {
+            "bundle": ["ran in place, or its code is gone" if each is None else "a bundle" for each in (one, other)]
+        }
     found: dict[str, Any] = {}
     for path in sorted({*one, *other}):
         left, right = one.get(path), other.get(path)
