@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.living import Living
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -121,3 +123,22 @@ def test_nothing_is_open_by_accident(settings: dict[str, str], says: str) -> Non
     assert said.returncode != 0
     assert says in said.stderr
     shutil.rmtree(home.home)
+
+
+def test_a_command_waits_a_moment_for_a_shared_server_that_was_killed(shared: Living) -> None:
+    assert "does not run" in shared.run("ps").stderr
+    shared.ok("server", "start")
+    # The moment is made longer than it is: on a busy machine a server takes its time to start.
+    patient = f"from headway.client import embedded; embedded.BROUGHT_BACK_S_MAX = {PATIENCE_S}; "
+    words = [
+        sys.executable,
+        "-c",
+        patient + "import sys; from headway.cli.main import main; sys.exit(main())",
+        "ps",
+        "-q",
+    ]
+    shared.kill(shared.server)
+    waiting = subprocess.Popen(words, env={**os.environ, **shared.env}, stderr=subprocess.PIPE, text=True)
+    shared.ok("server", "start")
+    said = waiting.communicate(timeout=PATIENCE_S)[1]
+    assert waiting.returncode == 0, said

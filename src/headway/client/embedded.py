@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 LOG_BYTES_MAX = 16 * 2**20
 LOG_LINES_SHOWN = 15
 LOOK_EVERY_S = 0.02
+BROUGHT_BACK_S_MAX = 5.0  # So long may a service manager take to start a server again that was killed.
 
 # Servers that this process started; kept so that one that ends is reaped.
 _children: list[subprocess.Popen[bytes]] = []
@@ -52,9 +53,19 @@ def locate(resolved: Resolved, home: Home, env: Mapping[str, str]) -> Address:
     running = read_running(home)
     if running is None and resolved.settings.accounts == "on":
         # A shared server is somebody's service: one that a command started by the way would stand in its place.
-        raise Unavailable("the server of this machine does not run", "headway server start, or start its service")
+        running = _brought_back(home, ca_file)
     running = running or start(home, env, resolved.settings.auto_start_s_max, ca_file)
     return Address(running.url, token(home, env), ca_file)
+
+
+def _brought_back(home: Home, ca_file: str) -> Running:
+    """The shared server of this machine, which is down: one that was killed is given the time to be started again."""
+    give_up_at = time.monotonic() + (BROUGHT_BACK_S_MAX if home.server_file.exists() else 0.0)
+    while (running := read_running(home)) is None or not healthy(running.url, ca_file=ca_file):
+        if time.monotonic() >= give_up_at:
+            raise Unavailable("the server of this machine does not run", "headway server start, or start its service")
+        time.sleep(LOOK_EVERY_S)
+    return running
 
 
 def _own_token(home: Home, env: Mapping[str, str], urls: str) -> str:
