@@ -49,7 +49,8 @@ def _no_matter_of_room(job: Job, waiting: Waiting, now: float) -> str:
     if waiting.until is not None:
         return f"it is not to start before {show_duration(waiting.until - now)} from now"
     if waiting.no_nodes:
-        return f"needs {wants(job)}; {waiting.coming}" if waiting.coming else "no node has called home yet"
+        coming = waiting.coming or "no node has called home yet (headway pool ls shows where nodes come from)"
+        return f"needs {wants(job)}; {coming}"
     return ""
 
 
