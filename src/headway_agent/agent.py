@@ -302,7 +302,7 @@ class Agent:
         over = told["phase"] == "over"
         ended = over or bool(told.get("stays_s"))
         directory = self.node_dir.task(told["task"])
-        self.progressing.first_exits([(told["task"], told.get("first_exit_at", 0.0))])
+        self.progressing.first_failures([(told["task"], told.get("first_failure_at", 0.0))])
         return Kept(
             told["task"],
             told["phase"],
@@ -331,7 +331,7 @@ class Agent:
             self.happened(RankExited(key, Exit(*told), key in stays))
         for key, stays_s in stays.items():
             self._stays(key, stays_s)
-        self.progressing.first_exits(news.get("first_exits", ()))
+        self.progressing.first_failures(news.get("first_failures", ()))
         for key in news.get("over", ()):
             self._over(key)
         for key in news.get("forgotten", ()):

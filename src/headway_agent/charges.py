@@ -51,7 +51,7 @@ class Charge:
         self.read_to: dict[str, int] = {}  # How far the SDK's files were read.
         self.polled = False
         self.end = ""  # How its ranks ended, once they have.
-        self.first_exit_at = 0.0  # And when the first of them did, where it is known.
+        self.first_failure_at = 0.0  # And when the first of them failed, where it is known.
         self.noticed = False
         self.look_at_s: float | None = 0.0
         self.sdk_at_s: float | None = None
@@ -78,17 +78,17 @@ class Charge:
             self.look_at_s = at_s
 
     def still_s(self, tree: Tree) -> dict[str, float]:
-        """How long each file had not been changed when the first rank ended; nothing where that time is unknown.
+        """How long each file had not been changed when the first rank failed; nothing where that time is unknown.
 
         By the kernel's own time of the last change, which no copying program sets back.
         """
         still: dict[str, float] = {}
-        for path in tree if self.first_exit_at else ():
+        for path in tree if self.first_failure_at else ():
             try:
                 seen = os.lstat(f"{self.checkpoints}/{path}")
             except OSError:
                 continue  # Without a time it counts as fresh.
-            still[path] = self.first_exit_at - max(seen.st_ctime, seen.st_mtime)
+            still[path] = self.first_failure_at - max(seen.st_ctime, seen.st_mtime)
         return still
 
     # --- keys ---

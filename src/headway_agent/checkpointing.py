@@ -76,8 +76,13 @@ class Checkpointer:
     def notice(self, key: str) -> None:
         self._ask(lambda: self._noticed(key))
 
-    def salvage(self, key: str, end: str, first_exit_at: float = 0.0) -> None:
-        self._ask(lambda: self._ended(key, end, first_exit_at))
+    def failing(self, key: str, since_s: float) -> None:
+        """One of its ranks has failed, and left what it was writing just then; others may live on."""
+        failed_s = boottime_s() - max(0.0, since_s)
+        self._ask(lambda: self._failed(key, failed_s))
+
+    def salvage(self, key: str, end: str, first_failure_at: float = 0.0) -> None:
+        self._ask(lambda: self._ended(key, end, first_failure_at))
 
     def forget(self, key: str) -> None:
         self._ask(lambda: self._drop(key))
@@ -194,13 +199,18 @@ class Checkpointer:
             charge.noticed = True
             charge.look_at_s = 0.0
 
-    def _ended(self, key: str, end: str, first_exit_at: float) -> None:
+    def _failed(self, key: str, failed_s: float) -> None:
+        charge = self._charges.get(key)
+        if charge is not None:
+            charge.knowledge.failed_s = failed_s
+
+    def _ended(self, key: str, end: str, first_failure_at: float) -> None:
         charge = self._take_up(key, False)
         if charge is None:
             objects = self._place()
             self._tell(Salvaged(key, objects.mark if objects is not None else ""))
             return
-        charge.end, charge.first_exit_at = end, first_exit_at
+        charge.end, charge.first_failure_at = end, first_failure_at
         charge.look_at_s = charge.artifacts_at_s = 0.0
         charge.backoff_s = 0.0
 

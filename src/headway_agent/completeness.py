@@ -45,7 +45,9 @@ class Knowledge:
     metrics: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     last_step: int = 0
     seen_step: int | None = None  # In metrics.
+    looked_s: float = 0.0
     changed_s: float = 0.0  # When a look last found something changed.
+    failed_s: float | None = None  # When a rank failed while others went on: what it was writing will not settle.
     habits: set[str] = field(default_factory=set)  # Entries of such names (`step-#.pt`) come by rename in this job.
 
 
@@ -117,8 +119,9 @@ def look(
 ) -> Snapshot | None:
     """Take in how the directory is now. A snapshot is due when something in it is newly finished.
 
-    `still_s`, once the ranks have ended: how long each file had not been changed when the first of them did.
+    `still_s`, once the ranks have ended: how long each file had not been changed when the first of them failed.
     """
+    known.looked_s = now
     _notice_moves(known, tree)
     for path, how in known.told.items():
         if how == RENAMED and known.declares:
@@ -150,7 +153,10 @@ def look(
 
 
 def next_look_s(known: Knowledge) -> float | None:
-    """When time alone may finish something; None when nothing is half-way."""
+    """When time alone may finish something; None when nothing is half-way.
+
+    A moment that has passed is not named again: what it did not finish (a name that looks half-written) waits for more.
+    """
     times = []
     for entry, (files, since_s) in known.quiet.items():
         nested = all(f"{entry}/{file[0]}" in known.renamed_inside for file in files) and "" not in files
@@ -158,7 +164,7 @@ def next_look_s(known: Knowledge) -> float | None:
             times.append(since_s + min(NESTED_QUIET_S, known.settle_s))
         if not known.marker:
             times.append(since_s + known.settle_s)
-    return min(times) if times else None
+    return min((at for at in times if at > known.looked_s), default=None)
 
 
 def _notice_moves(known: Knowledge, tree: Tree) -> None:
@@ -226,10 +232,11 @@ def _settle(known: Knowledge, tree: Tree, now: float) -> None:
         was, since_s = known.quiet.get(entry, ((), now))
         quiet[entry] = (now_is, since_s if was == now_is else now)
         for_s = now - quiet[entry][1]
+        settled_s = (now if known.failed_s is None else min(now, known.failed_s)) - quiet[entry][1]
         nested = all(rest and f"{entry}/{rest}" in known.renamed_inside for rest, _ in files)
         if nested and for_s >= min(NESTED_QUIET_S, known.settle_s):
             how = RENAMED
-        elif for_s >= known.settle_s and not known.marker and not HALF_WRITTEN.search(entry):
+        elif settled_s >= known.settle_s and not known.marker and not HALF_WRITTEN.search(entry):
             how = SETTLED
         else:
             continue
@@ -240,7 +247,7 @@ def _settle(known: Knowledge, tree: Tree, now: float) -> None:
 
 
 def _settle_by_times(known: Knowledge, tree: Tree, still_s: Mapping[str, float]) -> None:
-    """Entries that had not changed for long enough when the first rank ended, though the agent was dead meanwhile."""
+    """Entries that had not changed for long enough when the first rank failed, though the agent was dead meanwhile."""
     if known.marker:
         return
     entries: dict[str, list[str]] = {}

@@ -447,8 +447,8 @@ class Keeper:
     def _tell(self) -> None:
         news = {"spawned": self.spawned, "exits": self.exits, "over": self.over, "forgotten": self.forgotten}
         news["stays"] = self.stays
-        ended = [self.table.tasks[key] for key in self.over if key in self.table.tasks]
-        news["first_exits"] = [[task.key, task.first_exit_at] for task in ended]
+        failing = [self.table.tasks[each[0]] for each in self.exits if each[0] in self.table.tasks]
+        news["first_failures"] = [[task.key, task.first_failure_at] for task in failing if task.first_failure_at]
         self.spawned, self.exits, self.over, self.forgotten, self.stays = [], [], [], [], []
         said = {word: items for word, items in news.items() if items}
         if said:

@@ -39,7 +39,7 @@ class Task:
     __slots__ = (
         "address",
         "cpus",
-        "first_exit_at",
+        "first_failure_at",
         "forget",
         "grace_s",
         "group",
@@ -76,7 +76,7 @@ class Task:
         self.kill_at_s: float | None = None
         self.killed = False
         self.lost = False
-        self.first_exit_at = 0.0  # Time of day: what its ranks left is compared with it.
+        self.first_failure_at = 0.0  # Time of day: what its ranks left is compared with it.
         self.forget = False
         self.stay: Mapping[str, Any] = {}  # How long its place is kept after a failure, and for which codes not.
         self.stay_pid = 0  # What holds the place meanwhile.
@@ -165,7 +165,8 @@ class Table:
         task, rank = self.by_pid.pop(pid, (None, None))
         if task is None or rank is None:
             return None
-        task.first_exit_at = task.first_exit_at or at
+        if exit_code != 0:
+            task.first_failure_at = task.first_failure_at or at
         record = self._exit(task, rank, [exit_code, signal, task.why, oom, note])
         return [*record, at] if at else record
 
@@ -285,7 +286,7 @@ class Table:
                 "started_at": task.started_at,
                 "grace_s": task.grace_s,
                 "lost": task.lost,
-                "first_exit_at": task.first_exit_at,
+                "first_failure_at": task.first_failure_at,
                 "exits": [[rank.number, *rank.exit] for rank in task.ranks if rank.exit is not None],
                 "pids": [rank.pid for rank in task.ranks if rank.pid and rank.exit is None],
                 **watch_of(task),
@@ -353,7 +354,8 @@ def _apply(table: Table, record: Record) -> None:
             rank.pid, rank.born_s = record[3], record[4]
         elif rank.number == record[2]:
             rank.exit = record[3:8]
-            known.first_exit_at = known.first_exit_at or (record[8] if len(record) > 8 else 0.0)
+            if len(record) > 8 and record[3] != 0:
+                known.first_failure_at = known.first_failure_at or record[8]
 
 
 def rewritten(table: Table) -> list[Record]:
@@ -368,7 +370,7 @@ def rewritten(table: Table) -> list[Record]:
             if rank.pid:
                 records.append(["spawn", task.key, rank.number, rank.pid, round(rank.born_s, 2)])
             if rank.exit is not None:
-                records.append(["exit", task.key, rank.number, *rank.exit, task.first_exit_at])
+                records.append(["exit", task.key, rank.number, *rank.exit, task.first_failure_at])
         if task.phase == OVER:
             records.append(["lost" if task.lost else "over", task.key])
     return records

@@ -44,7 +44,7 @@ class Progressing:
         self._young: deque[tuple[float, str]] = deque()  # Tasks that began so lately that they are not watched yet.
         self._watched: set[str] = set()
         self._asked: set[str] = set()
-        self._first_exits: dict[str, float] = {}
+        self._first_failures: dict[str, float] = {}
         self.watcher = Watcher()
 
     @property
@@ -83,9 +83,13 @@ class Progressing:
         if key not in self._watched:
             self._watch(key)
 
-    def first_exits(self, told: Iterable[Sequence[Any]]) -> None:
-        """When the first rank of each task ended, by the time of day; nobody need have watched just then."""
-        self._first_exits.update({key: float(at) for key, at in told if at})
+    def first_failures(self, told: Iterable[Sequence[Any]]) -> None:
+        """When the first rank of each task failed, by the time of day; nobody need have watched just then."""
+        for key, at in told:
+            if at and key not in self._first_failures:
+                self._first_failures[key] = float(at)
+                if self._thread is not None:
+                    self._thread.failing(key, time.time() - float(at))
 
     def due_s(self) -> float | None:
         while self._young and not self._going(self._young[0][1]):
@@ -122,7 +126,7 @@ class Progressing:
     def perform(self, act: Act) -> None:
         """Do what concerns files that are kept."""
         if isinstance(act, Salvage):
-            self.thread.salvage(act.task, act.end, self._first_exits.get(act.task, 0.0))
+            self.thread.salvage(act.task, act.end, self._first_failures.get(act.task, 0.0))
         elif isinstance(act, KeepAgain):
             self.thread.keep_again(act.task, act.checkpoint)
         elif isinstance(act, Move):
@@ -132,7 +136,7 @@ class Progressing:
 
     def forget(self, key: str) -> None:
         self._asked.discard(key)
-        self._first_exits.pop(key, None)
+        self._first_failures.pop(key, None)
         if key in self._watched:
             self._watched.discard(key)
             self.watcher.drop(key)

@@ -271,3 +271,25 @@ def test_a_directory_that_was_still_filled_at_the_end_is_not_settled_by_its_olde
     found = look(Knowledge(), tree, 500.0, c.KILLED, dict.fromkeys(tree, 60.0))
     assert found is not None
     assert set(found.files) == {"step-2/a.pt", "step-2/b.pt"}, "and what looks half-written never is"
+
+
+def test_what_never_settles_is_not_looked_at_again_and_again() -> None:
+    known = Knowledge(settle_s=10.0)
+    tree = {"x.tmp": sig(1), "step-1/a.pt": sig(2), "step-1/b.part": sig(3)}
+    assert look(known, tree, 0.0) is None
+    assert c.next_look_s(known) == 10.0
+    found = look(known, tree, 10.0)
+    assert found is not None
+    assert set(found.files) == {"step-1/a.pt"}
+    assert c.next_look_s(known) is None, "time alone brings nothing more"
+
+
+def test_what_a_failed_rank_was_writing_does_not_settle_beside_the_ranks_that_live_on() -> None:
+    known = Knowledge(settle_s=10.0)
+    look(known, {"step-1.pt": sig(1)}, 0.0)
+    look(known, {"step-1.pt": sig(1), "step-2.pt": sig(2)}, 5.0)
+    known.failed_s = 12.0
+    found = look(known, {"step-1.pt": sig(1), "step-2.pt": sig(2)}, 60.0)
+    assert found is not None
+    assert set(found.files) == {"step-1.pt"}
+    assert c.next_look_s(known) is None

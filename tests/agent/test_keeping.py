@@ -204,7 +204,7 @@ def test_when_the_first_rank_ended_outlives_the_keeper() -> None:
     records = [*add(table, T, 11, 12), table.exited(11, None, 9, False, at=77.0)]
     records += [table.exited(12, 1, None, False, at=99.0), table.over(table.tasks[T])]
     again = replay([to_line(each) for each in records if each is not None])
-    assert again.listing()[0]["first_exit_at"] == 77.0
+    assert again.listing()[0]["first_failure_at"] == 77.0
     assert again.listing()[0]["exits"] == [[0, None, 9, "", False, ""], [1, 1, None, "", False, ""]]
     twice = replay([to_line(each) for each in rewritten(again)])
     assert twice.listing() == again.listing()

@@ -224,6 +224,30 @@ def test_what_was_written_in_place_is_kept_though_the_agent_was_dead(
     assert (newest["step"], newest["how"]) == (2, how), "the third may be cut off"
 
 
+TWO_RANKS = """
+import os, signal, sys, time
+place = os.environ["HEADWAY_CHECKPOINT_DIR"]
+if os.environ["RANK"] == "0":
+    with open(f"{place}/step-1.pt", "wb") as file:
+        file.write(b"half of it")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+while not told:
+    time.sleep(0.02)
+time.sleep(3.0)  # Six times as long as a file must be quiet to be settled.
+"""
+
+
+def test_what_a_killed_rank_left_half_written_does_not_settle_while_another_lives_on(node: Node) -> None:
+    node.start()
+    asked = {"checkpoint": {"settle_s": 0.5}}
+    task = node.server.give("job1/1/0", "python3", "-c", TWO_RANKS, progress=asked, ranks=2, grace_s=600.0)
+    assert node.server.outcome(task)["signal"] == 9
+    assert steps_of(node, task) == []
+
+
 def _rank_alive(task: str) -> bool:
     for entry in Path("/proc").iterdir():
         try:
