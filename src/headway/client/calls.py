@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -100,11 +100,14 @@ class Executor:
 
     def submit(self, function: Callable[..., Value], /, *args: Any, **kwargs: Any) -> Call[Value]:
         """Call the function in a job of its own."""
+        _check_callable(function, "submit", "submit(train, 0.1), not submit(train(0.1))")
         (made,) = self._submit(function, [(args, kwargs)])
         return made
 
     def map_array(self, function: Callable[..., Value], /, *columns: Iterable[Any]) -> list[Call[Value]]:
         """One job per element, as `map` would call it; all are submitted in one request, all or none."""
+        _check_callable(function, "map_array", "map_array(train, [0.1, 0.2])")
+        _check_columns(columns)
         rows: list[tuple[tuple[Any, ...], dict[str, Any]]] = [(row, {}) for row in zip(*columns, strict=False)]
         return self._submit(function, rows) if rows else []
 
@@ -141,6 +144,25 @@ class Executor:
             "env": {**passed, **(given.get("env") or {})},
             **({"resources": {**(given.get("resources") or {}), **resources}} if resources else {}),
         }
+
+
+def _check_callable(function: object, where: str, example: str) -> None:
+    if not callable(function):
+        raise TypeError(
+            f"{where}: {function!r:.80} is no function; give it first, and its arguments after it: {example}"
+        )
+
+
+def _check_columns(columns: Sequence[Any]) -> None:
+    """Values that would be left out without a word, or are none at all. What has no end (`repeat`) fits any length."""
+    if not columns:
+        raise TypeError("map_array: no values are given: map_array(train, [0.1, 0.2])")
+    for column in columns:
+        if not isinstance(column, Iterable):
+            raise TypeError(f"map_array: {column!r:.80} is no list of values: map_array(train, [0.1, 0.2])")
+    lengths = [len(column) for column in columns if isinstance(column, Sized)]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"map_array: the lists of values have different lengths: {', '.join(map(str, lengths))}")
 
 
 def _pack(folder: Path, function: Any, calls: Sequence[Any]) -> bundle.Bundle:
@@ -219,6 +241,7 @@ class RemoteFunction(Generic[Arguments, Value]):
     """A function that can be called as a job. Called as it is, it runs here."""
 
     def __init__(self, function: Callable[Arguments, Value], wishes: dict[str, Any]) -> None:
+        _check_callable(function, "job", "@headway.job(gpus=1) above a function")
         functools.update_wrapper(self, function)
         self._function = function
         self._wishes = wishes
