@@ -14,8 +14,10 @@ import asyncio
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
@@ -128,10 +130,27 @@ async def make(wish: Wish, prefix: str) -> None:
         add_pip_as_python_dependency=False,
     )
     check_local(records)
+    try:
+        await install(records, prefix, settings, client, None)
+    except WRONG:
+        # Whoever else builds just now may replace a package of the same name in the cache that all share, and what was
+        # broken off may have left it damaged. With a cache of its own it succeeds, or is really at fault.
+        shutil.rmtree(prefix, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix="headway-conda-") as own:
+            await install(records, prefix, settings, client, own)
+
+
+async def install(
+    records: list[rattler.RepoDataRecord],
+    prefix: str,
+    settings: rattler.Config,
+    client: rattler.Client,
+    cache: str | None,
+) -> None:
     # Scripts of packages are run, as conda does: they may do what the job itself may.
     await rattler.install(
-        records, prefix, client=client, config=settings, execute_link_scripts=True, show_progress=False,
-    )  # fmt: skip
+        records, prefix, cache_dir=cache, config=settings, client=client, execute_link_scripts=True, show_progress=False
+    )
 
 
 def check_local(records: list[rattler.RepoDataRecord]) -> None:

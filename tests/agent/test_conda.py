@@ -203,6 +203,15 @@ def test_a_package_that_is_not_what_the_index_says_leaves_nothing_behind(
     assert said_by(prepared, "tinya-tool") == "tinya 2.0"
 
 
+def test_a_damaged_cache_of_packages_is_no_reason_to_fail(
+    tmp_path: Path, environ: dict[str, str], channel: Channel
+) -> None:
+    (tmp_path / "rattler-cache").mkdir()
+    (tmp_path / "rattler-cache/pkgs").write_text("not a folder\n")
+    prepared = prepare(a_conda_work(tmp_path, environ, a_file(channel.url, "told", "tinya")))
+    assert said_by(prepared, "tinya-tool") == "tinya 2.0"
+
+
 def test_a_solver_that_is_killed_leaves_nothing_and_is_tried_again(
     tmp_path: Path, environ: dict[str, str], channel: Channel, site: Site80
 ) -> None:

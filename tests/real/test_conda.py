@@ -66,8 +66,9 @@ def test_ten_jobs_want_one_conda_environment_and_one_that_cannot_be_made_says_wh
         assert said in living.ok("describe", name)
 
 
-def test_a_build_whose_solver_is_killed_is_made_again_and_nothing_of_it_is_left(
-    living: Living, channel: Channel
+@pytest.mark.parametrize("killed", ["solver", "agent"])
+def test_a_build_that_is_killed_is_made_again_and_nothing_of_it_is_left(
+    living: Living, channel: Channel, killed: str
 ) -> None:
     site, go_on = Site80(), threading.Event()
     for file in channel.folder.rglob("*.*"):
@@ -77,7 +78,7 @@ def test_a_build_whose_solver_is_killed_is_made_again_and_nothing_of_it_is_left(
     wait_until(lambda: any("tinya-2.0" in path for path in site.fetched), what="the download")
     (left,) = [path for path in environments(living) if path.is_dir() and path.suffix != ".uses"]
     (left / "half").touch()
-    os.kill(solver_of(str(left)), 9)
+    os.kill(solver_of(str(left)) if killed == "solver" else living.agent, 9)
     go_on.set()
     job = living.wait(name)
     site.close()

@@ -45,7 +45,7 @@ FOR_AGENTS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ"
 # And where packages and inputs come from, and how to get there; ranks see none of it. Keys to storage are not among
 # them (AWS_ may be the server's own): what else a node shall have is named by the setting `agent_env`.
 FOR_FETCHING = (
-    "UV_", "PIP_", "CONDA_", "MAMBA_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+    "UV_", "PIP_", "CONDA_", "MAMBA_", "RATTLER_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
     "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HEADWAY_AGENT_",
 )  # fmt: skip
 
