@@ -91,7 +91,7 @@ TABLE: dict[Cause, Row] = {
         Whose.USER,
         Again.NEVER,
         "could not build its environment",
-        "correct the file that names the packages, and submit again",
+        "correct the file that names the packages, or let the node reach where they come from; then submit again",
     ),
     Cause.INPUT_MISSING: Row(
         Whose.USER, Again.NEVER, "could not get one of its inputs", "check its address, its access and its hash"
