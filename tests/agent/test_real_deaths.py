@@ -111,9 +111,11 @@ def test_the_guard_sweeps_with_the_agent_dead_too(node: Node, headway_home: Path
 def test_a_lease_that_runs_out_ends_the_ranks_with_the_agent_dead(node: Node, headway_home: Path) -> None:
     late_s = []
     for number in range(1, 4):  # A machine may be too busy to be in time; a keeper that is late is so every time.
-        node.server.lease_left_s = 4.0
         node.start("--poll-wait-s", "0.3")
         task, pid = a_long_task(node, headway_home / "gate", f"job{number}/1/0")
+        node.server.lease_left_s = 4.0  # Only now: it must not run out before the rank has begun.
+        syncs = len(node.server.bodies)
+        wait_until(lambda seen=syncs: len(node.server.bodies) > seen + 2, every_s=0.01)  # type: ignore[misc]
         node.kill_agent()
         granted_until_s = boottime_s() + 4.0
         wait_until(lambda pid=pid: not alive(pid), every_s=0.01)  # type: ignore[misc]
