@@ -196,6 +196,7 @@ def test_a_manifest_is_named_by_its_files_in_order_of_path() -> None:
     "files",
     [
         [a_file("../x")],
+        [a_file("d/" * 2100 + "x")],
         [a_file("/etc/passwd")],
         [a_file("a/../../x")],
         [a_file("a\nb")],

@@ -74,6 +74,8 @@ def read_manifest(raw: Mapping[str, Any]) -> Manifest:
 def _check(entry: Any) -> None:
     check_keys(entry, _FILE, "bundle file")
     path = entry.get("path")
+    if isinstance(path, str) and len(path.encode("utf-8", "replace")) > PATH_BYTES_MAX:
+        raise BadInput(f"bundle: {path[:200]!r}… is longer than the {PATH_BYTES_MAX:,} bytes that a path may have")
     if not isinstance(path, str) or not is_inner(path):
         raise BadInput(f"bundle: {str(path)[:200]!r} is not a path inside the tree", "no .., no newline, not absolute")
     mode = entry.get("mode", 0o644)
