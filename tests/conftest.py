@@ -97,7 +97,7 @@ def _logs_of(item: pytest.Item) -> list[Path]:
 
 # What cannot be had on the machines that check submissions; everything else must run there.
 MAY_BE_SKIPPED = (
-    "control groups v2",
+    "control groups v2",  # A guest has them.
     "git lists no pipes and sockets",
     "the place of the tests is itself a project",
     "HEADWAY_TEST_EXAMPLES_PYTHON",  # Lightning, Keras and transformers weigh gigabytes; stand-ins run instead.

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,12 +24,14 @@ def python() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
-def write(path: Path, busybox: Path, extra: dict[str, Path]) -> None:
-    """Make the archive: Python and its library at their own places, us in /headway, `extra` by path."""
-    found = {python(): Path(python()), "/bin/busybox": busybox, "/init": ROOT / "tests/guest/init.sh", **extra}
+def write(path: Path, programs: Sequence[str], extra: dict[str, Path]) -> None:
+    """Make the archive: Python with its library and these programs at their own places, us in /headway, `extra`."""
+    found = {name: Path(name) for name in (python(), *programs)} | extra
+    found["/init"] = ROOT / "tests/guest/init.sh"
+    found["/etc/systemd/system/lab.service"] = ROOT / "tests/guest/lab.service"
     library = sysconfig.get_paths(vars={"base": sys.base_prefix})["stdlib"]
     found |= {str(file): file for file in _below(Path(library))}
-    for program in [python(), *(name for name in found if name.endswith(".so"))]:
+    for program in [python(), *programs, *(name for name in found if name.endswith(".so"))]:
         found |= {name: Path(name) for name in _libraries(program)}
     for place in ("src/headway_agent", "tests/guest"):
         found |= {f"/headway/{file.relative_to(ROOT)}": file for file in _below(ROOT / place)}

@@ -1,4 +1,4 @@
-"""What runs in the guest: every check of limits.py in turn, one line of JSON for each."""
+"""What runs in the guest: every check of one part in turn, one line of JSON for each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import json
 import sys
 import time
 import traceback
+from collections.abc import Callable
 
-from tests.guest import limits
+from tests.guest import groups, services
+
+PARTS = {"groups": groups, "services": services}
 
 
-def main() -> None:
-    for name, check in limits.CHECKS.items():
+def checks(part: str) -> dict[str, Callable[[], None]]:
+    return {name: found for name, found in vars(PARTS[part]).items() if name.startswith("check_")}
+
+
+def main(part: str) -> None:
+    for name, check in checks(part).items():
         began_at = time.monotonic()
         try:
             check()
@@ -23,4 +30,5 @@ def main() -> None:
         sys.stdout.flush()
 
 
-main()
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,7 +1,8 @@
-"""A real Linux with control groups of version 2, in QEMU: Debian's kernel, this machine's Python, one run of checks.
+"""A real Linux with control groups of version 2, in QEMU: Debian's kernel, this machine's Python and systemd, one boot.
 
 The kernel is unpacked, never installed, and kept for later runs. There is no disk and no network: the whole system is
-one archive in memory (archive.py), and what the checks say comes back over a serial line, one line of JSON each.
+one archive in memory (archive.py). init.sh runs the checks of groups.py and then becomes systemd, for those of
+services.py. What they say comes back over a serial line, one line of JSON each.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from headway.engines import agent_zip
 from tests.guest import archive
 from tests.packages import PATH, missing
 
+SYSTEMD = ("/lib/systemd/systemd", "/bin/systemctl")
 QEMU = "qemu-system-x86_64"
 KERNEL = "linux-image-cloud-amd64"
 DOWNLOAD_S_MAX = 600
@@ -38,7 +40,7 @@ def need() -> Path:
     """The directory with vmlinuz, brd.ko and busybox. Skips, loudly, where no guest can be had."""
     if platform.machine() != "x86_64":
         pytest.skip(f"NOT TESTED: the guest's kernel is for x86_64, this machine is {platform.machine()}")
-    why = missing([QEMU, "dpkg-deb"], "qemu-system-x86", "dpkg")
+    why = missing([QEMU, "dpkg-deb", *SYSTEMD], "qemu-system-x86", "dpkg", "systemd")
     if why:
         pytest.skip(f"NOT TESTED: no guest with control groups of version 2: {why}")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headway-tests"
@@ -90,8 +92,8 @@ def run(place: Path) -> tuple[dict[str, dict[str, Any]], str]:
     with tempfile.TemporaryDirectory(prefix="guest-") as folder:
         path = Path(folder)
         (path / "agent.pyz").write_bytes(_compiled(agent_zip.build().data))
-        extra = {"/brd.ko": place / "brd.ko", "/agent.pyz": path / "agent.pyz"}
-        archive.write(path / "initramfs", place / "busybox", extra)
+        extra = {"/bin/busybox": place / "busybox", "/brd.ko": place / "brd.ko", "/agent.pyz": path / "agent.pyz"}
+        archive.write(path / "initramfs", SYSTEMD, extra)
         _boot(place / "vmlinuz", path)
         texts = [(path / name).read_text(errors="replace") for name in ("said", "qemu", "console")]
     said = [json.loads(line) for line in texts[0].splitlines() if line.startswith("{") and line.endswith("}")]
@@ -100,7 +102,10 @@ def run(place: Path) -> tuple[dict[str, dict[str, Any]], str]:
 
 def _boot(kernel: Path, folder: Path) -> None:
     words = [QEMU, *MACHINE, "-kernel", str(kernel), "-initrd", str(folder / "initramfs")]
-    words += ["-append", f"console=ttyS0 loglevel=4 panic=-1 mitigations=off PYTHON={archive.python()}"]
+    words += [
+        "-append",
+        f"console=ttyS0 loglevel=4 panic=-1 mitigations=off systemd.show_status=0 PYTHON={archive.python()}",
+    ]
     for name in ("console", "said"):
         (folder / name).touch()
         words += ["-serial", f"file:{folder}/{name}"]
