@@ -124,20 +124,26 @@ async def make(wish: Wish, prefix: str) -> None:
     records = await rattler.solve(
         channels,
         specs,
-        gateway=rattler.Gateway(client=client),
+        gateway=rattler.Gateway(cached("repodata"), client=client),
         virtual_packages=rattler.VirtualPackage.detect(rattler.VirtualPackageOverrides.from_env()),
         channel_priority=rattler.ChannelPriority.Disabled if anywhere else rattler.ChannelPriority.Strict,
         add_pip_as_python_dependency=False,
     )
     check_local(records)
     try:
-        await install(records, prefix, settings, client, None)
+        await install(records, prefix, settings, client, cached("pkgs"))
     except WRONG:
         # Whoever else builds just now may replace a package of the same name in the cache that all share, and what was
         # broken off may have left it damaged. With a cache of its own it succeeds, or is really at fault.
         shutil.rmtree(prefix, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix="headway-conda-") as own:
             await install(records, prefix, settings, client, own)
+
+
+def cached(part: str) -> str | None:
+    """Where this part of rattler's cache is to lie; of itself rattler heeds the variable for some parts only."""
+    root = os.environ.get("RATTLER_CACHE_DIR")
+    return os.path.join(root, part) if root else None
 
 
 async def install(

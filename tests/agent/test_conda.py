@@ -94,6 +94,9 @@ def test_a_conda_file_is_built_where_there_is_only_uv(
         assert said_by(prepared, "tinya-tool") == "tinya 1.0"
         assert said_by(prepared, "frompip-tool") == "frompip 1.0"
         assert (prepared.env["COLOUR"], prepared.env["DEPTH"]) == ("dark blue", "3")
+        parts = ["pkgs"] if way == "file" else ["pkgs", "repodata"]
+        assert sorted(os.listdir(tmp_path / "rattler-cache")) == parts
+        assert not (tmp_path / ".cache/rattler").exists()
         for kept in (tmp_path / "channels").rglob("tinya*"):
             kept.unlink()  # The second is not built again.
     if way != "file":
