@@ -152,8 +152,12 @@ def test_log_policies_say_what_a_line_means(node: Node) -> None:
     )
     outcome = node.server.outcome(task)
     assert outcome["policies"] == [{"label": "bad config", "action": "stop_retrying"}]
-    slow = node.server.give("job2/1/0", "sh", "-c", f"echo '{'a' * 40}!'; exit 1", progress={"log_policies": rules[2:]})
-    assert node.server.outcome(slow)["cause"] == "user_code"  # A pattern without end costs seconds, not the agent.
+    # A pattern without end costs seconds, not the agent, and not what the patterns after it find.
+    script = f"echo '{'a' * 40}!'; echo 'an ECC error'; exit 1"
+    slow = node.server.give("job2/1/0", "sh", "-c", script, progress={"log_policies": [rules[2], rules[0]]})
+    outcome = node.server.outcome(slow)
+    assert outcome["cause"] == "user_code"
+    assert [each["label"] for each in outcome["policies"]] == ['the pattern of "slow" takes too long', "bad gpu"]
 
 
 # --- code, packages, data -------------------------------------------------------------------------------------------
