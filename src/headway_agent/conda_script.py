@@ -26,8 +26,7 @@ import rattler
 import yaml
 from rattler import exceptions
 
-DEFAULTS = ("https://repo.anaconda.com/pkgs/main", "https://repo.anaconda.com/pkgs/r")
-ALIAS = "https://conda.anaconda.org/"
+DEFAULTS = ("main", "r")  # What conda calls `defaults`, as they are named beside the other channels.
 # A job may change what is in its environment, and rattler's cache serves others: nothing is shared with it.
 LINKS = "allow-hard-links = false\nallow-symbolic-links = false\n"
 WRONG = (
@@ -112,7 +111,8 @@ async def make(wish: Wish, prefix: str) -> None:
     """Choose the packages, fetch them, and put them into the prefix."""
     settings = rattler.Config.load_from_default_locations("rattler").merge(rattler.Config.from_toml(LINKS))
     client = rattler.Client.from_config(settings, user_agent="headway-agent")
-    places = rattler.ChannelConfig(os.environ.get("CONDA_CHANNEL_ALIAS") or ALIAS, os.getcwd())
+    alias = os.environ.get("CONDA_CHANNEL_ALIAS")  # Else rattler knows where channels usually lie.
+    places = rattler.ChannelConfig(root_dir=os.getcwd(), **({"channel_alias": alias} if alias else {}))
     channels = [rattler.Channel(name, places) for name in channel_names(wish.channels)]
     specs = []
     for said in wish.specs:

@@ -32,7 +32,7 @@ NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc"}
 
 # Written so that a pattern does not find itself in this file.
 LEFTOVERS = re.compile(r"\b(TO[D]O|FIX[M]E|XX[X]|HAC[K])\b")
-FOREIGN = re.compile(r"pypi\.org|pythonhosted\.org|npmjs\.|debian\.org|(?<![\w.~}$-])/(?:[w]ork|[r]oot)/")
+FOREIGN = re.compile(r"pypi\.org|pythonhosted\.org|npmjs\.|debian\.org|anaconda\.|(?<![\w.~}$-])/(?:[w]ork|[r]oot)/")
 # What runs on nodes, with any Python from 3.8 on: the agent, and the SDK that it puts in the way of jobs.
 ON_NODES = ("src/headway_agent/", "src/headway/training/", "src/headway/__init__.py")
 # Libraries of users, loaded only by those who use them.
