@@ -151,14 +151,23 @@ def test_what_must_not_travel_is_refused_by_its_path(
 ) -> None:
     monkeypatch.chdir(project)
     if in_git:
-        if name in ("pipe", "s"):
-            pytest.skip("git lists no pipes and sockets")
         git(project, "init", "-q")
     make(project / name)  # type: ignore[operator]
     with pytest.raises(BadInput) as refused:
         bundle.read(str(project), tmp_path / "cache")
     assert message in refused.value.message
     assert ".headwayignore" in refused.value.hint
+
+
+def test_a_pipe_that_git_ignores_is_left_out(project: Path, tmp_path: Path) -> None:
+    git(project, "init", "-q")
+    os.mkfifo(project / "pipe")
+    os.mkfifo(project / "other")
+    (project / ".gitignore").write_text("pipe\n")
+    (project / ".headwayignore").write_text("other\n")
+    paths = {entry["path"] for entry in bundle.read(str(project), tmp_path / "cache").files}
+    assert "train.py" in paths
+    assert not {"pipe", "other"} & paths
 
 
 def test_a_link_that_leaves_the_tree_through_another_is_refused(project: Path, tmp_path: Path) -> None:

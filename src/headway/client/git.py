@@ -50,7 +50,26 @@ def listing(root: str) -> list[str] | None:
             found += [f"{path}/{each}" for each in inner or ()]
         else:
             found.append(path)
-    return found
+    return found + _unlisted(root, found)
+
+
+def _unlisted(root: str, listed: list[str]) -> list[str]:
+    """Pipes, sockets and devices beside the listed files, unless they are ignored: git passes over them in silence."""
+    folders = {os.path.dirname(path) for path in listed} | {""}
+    special = [f"{folder}/{name}" if folder else name for folder in folders for name in _special(root, folder)]
+    return [path for path in special if path not in listed and _ask(root, "check-ignore", "-q", "--", path) is None]
+
+
+def _special(root: str, folder: str) -> list[str]:
+    try:
+        with os.scandir(os.path.join(root, folder)) as entries:
+            return [
+                entry.name
+                for entry in entries
+                if not (entry.is_symlink() or entry.is_file(follow_symlinks=False) or entry.is_dir())
+            ]
+    except OSError:
+        return []  # Listed, and removed: there is nothing in it.
 
 
 def facts(root: str) -> Facts | None:
