@@ -48,6 +48,13 @@ OWN_SOURCES = re.compile(r"tool\.uv\.sources[\s\S]*?\b(?:path|workspace)\s*=")
 OWN_LINES = re.compile(r"""(?m)^\s*(?:-\s+["']?)?(?:-e\s|--editable|\.|[^#\n]*?@\s*(?:file:)?\.)""")
 OWN = {"uv-lock": OWN_LOCKED, "pyproject": OWN_SOURCES, "pep723": OWN_SOURCES, "requirements": OWN_LINES,
        "conda": OWN_LINES}  # fmt: skip
+# How uv, rattler, conda and pip say that the network, or a busy server, is at fault; a refusal (401, 404) is not that.
+UNREACHABLE = re.compile(
+    r"error sending request|tcp connect error|dns error|operation timed out|connection (?:refused|reset|closed|timed out)"
+    r"|server error \((?:500|502|503|504)|client error \((?:408|429)|HTTP 000 CONNECTION FAILED|HTTP 50[0234] |could not resolve host"
+    r"|couldn't connect to server|temporary failure in name resolution|network is unreachable|Read timed out",
+    re.IGNORECASE,
+)
 REQUIRES_PYTHON = re.compile(r"""(?m)^#\s*requires-python\s*=\s*["']([^"']+)["']""")
 
 
@@ -222,7 +229,8 @@ def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> st
     if ended_by > 0:
         raise NotHere(f"{_name(words)} was ended by signal {ended_by}")
     if child.returncode:
-        raise _failed(f"{_name(words)} failed: {last_lines(output.replace(home, '<environment>'))}")
+        sentence = f"{_name(words)} failed: {last_lines(output.replace(home, '<environment>'))}"
+        raise PrepareFailed("unreachable", sentence) if UNREACHABLE.search(output) else _failed(sentence)
     return output
 
 

@@ -27,6 +27,7 @@ PIECE_BYTES = 1 << 20
 CALL_S_MAX = 60.0
 TRIES = 3
 PAUSE_S = 0.5
+BUSY = (408, 425, 429)
 DATA_FILE = "data"
 
 
@@ -65,7 +66,7 @@ class Remote:
 class Refused(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(f"answered {status}")
-        self.status = status
+        self.busy = status >= 500 or status in BUSY  # It may answer otherwise later.
 
 
 def provide(work: Work) -> None:
@@ -85,6 +86,10 @@ def _missing(sentence: str) -> PrepareFailed:
     return PrepareFailed("input_missing", sentence)
 
 
+def _unreachable(sentence: str) -> PrepareFailed:
+    return PrepareFailed("unreachable", sentence)
+
+
 def _one(work: Work, name: str, url: str, sha256: str) -> str:
     if url.startswith(("/", "file:///")):
         return _in_place(work, name, url[len("file://") :] if url.startswith("file:") else url, sha256)
@@ -96,11 +101,12 @@ def _one(work: Work, name: str, url: str, sha256: str) -> str:
             return _tree(work, url)
         return _file(work, url, sha256)
     except (Refused, WrongContent) as problem:
-        raise _missing(f'input "{name}": {shown(url)} {problem}') from None
+        busy = isinstance(problem, Refused) and problem.busy
+        raise (_unreachable if busy else _missing)(f'input "{name}": {shown(url)} {problem}') from None
     except OSError as error:
         if error.errno:  # This machine's disk, not the network.
             raise NotHere(f'input "{name}" could not be stored: {error}') from None
-        raise _missing(f'input "{name}": {shown(url)} could not be reached: {error}') from None
+        raise _unreachable(f'input "{name}": {shown(url)} could not be reached: {error}') from None
 
 
 class WrongContent(Exception):
@@ -189,7 +195,7 @@ def _patiently(work: Work, fetch: Callable[[], None]) -> None:
             fetch()
             return
         except Refused as problem:
-            if problem.status < 500 or not left:
+            if not problem.busy or not left:
                 raise
         except OSError as error:
             if error.errno or not left:

@@ -70,6 +70,7 @@ class Site80:
         self.files: dict[str, bytes] = {}
         self.fetched: list[str] = []
         self.cut_short = 0  # So many answers break off in the middle.
+        self.busy = False  # It answers that it has no time.
         self.before: Callable[[str], object] = lambda path: None  # Called with a path before it is answered.
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.http.daemon_threads = True
@@ -89,7 +90,8 @@ class Site80:
         class Handler(BaseHTTPRequestHandler):
             def _head(self) -> bytes | None:
                 content = site.files.get(self.path)
-                self.send_response(404 if content is None else 200)
+                self.send_response(503 if site.busy else 404 if content is None else 200)
+                content = None if site.busy else content
                 self.send_header("Content-Length", str(len(content or b"")))
                 self.send_header("ETag", f'"{hashlib.sha256(content or b"").hexdigest()[:16]}"')
                 self.end_headers()

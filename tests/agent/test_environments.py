@@ -13,7 +13,7 @@ import pytest
 
 from headway_agent import environments
 from headway_agent.preparing import Prepared, PrepareFailed, prepare
-from tests.agent.stores import a_bundle, a_wheel, a_work
+from tests.agent.stores import Site80, a_bundle, a_wheel, a_work
 
 UV = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 needs_uv = pytest.mark.skipif(UV is None, reason="NOT TESTED: there is no uv on this machine")
@@ -208,6 +208,23 @@ def test_a_conda_file_is_built_once_with_the_tool_that_is_there(tmp_path: Path, 
     bundle = a_bundle(tmp_path / "storage", {"environment.yml": "dependencies: [no-such-package]\n"})
     with pytest.raises(PrepareFailed, match="PackagesNotFoundError: no-such-package"):
         prepare(a_work(tmp_path, "job3/1/0", environ, bundle=bundle, environment={"kind": "conda"}))
+
+
+@needs_uv
+@pytest.mark.parametrize("how", ["silent", "busy", "unknown"])
+def test_an_index_that_cannot_be_reached_is_no_fault_of_the_file(
+    tmp_path: Path, environ: dict[str, str], how: str
+) -> None:
+    site = Site80()
+    site.busy = how == "busy"
+    environ = {name: value for name, value in environ.items() if name not in ("UV_NO_INDEX", "UV_OFFLINE")}
+    environ |= {"UV_DEFAULT_INDEX": site.url if how != "silent" else "http://127.0.0.1:9", "UV_HTTP_RETRIES": "0"}
+    bundle = a_bundle(tmp_path / "storage", {"requirements.txt": "tinyz\n"})
+    with pytest.raises(PrepareFailed) as raised:
+        prepare(a_work(tmp_path, "job1/1/0", environ, bundle=bundle, environment={"kind": "requirements"}))
+    site.close()
+    assert raised.value.cause == ("environment_failed" if how == "unknown" else "unreachable"), raised.value.detail
+    assert "tinyz" in raised.value.detail
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_transfer_that_breaks_off_is_tried_again_and_half_a_file_is_never_seen
     site.cut_short = inputs.TRIES
     site.files["/b"] = b"y" * 10_000
     problem = failure(a_work(tmp_path, inputs={"data": {"url": f"{site.url}/b"}}))
-    assert problem.cause == "input_missing"
+    assert problem.cause == "unreachable"
     assert "broke off" in problem.detail
     assert not [name for name in os.listdir(tmp_path / "cache/inputs") if name.endswith(".new")]
 
@@ -178,6 +178,15 @@ def test_a_transfer_that_breaks_off_is_tried_again_and_half_a_file_is_never_seen
 def test_a_missing_input_is_named_with_its_address_and_status(tmp_path: Path, site: Site80) -> None:
     problem = failure(a_work(tmp_path, inputs={"data": {"url": f"{site.url}/no?token=secret"}}))
     assert (problem.cause, problem.detail) == ("input_missing", f'input "data": {site.url}/no answered 404')
+
+
+def test_a_server_that_is_busy_or_silent_is_no_fault_of_the_input(tmp_path: Path, site: Site80) -> None:
+    site.busy = True
+    problem = failure(a_work(tmp_path, inputs={"data": {"url": f"{site.url}/a"}}))
+    assert (problem.cause, problem.detail) == ("unreachable", f'input "data": {site.url}/a answered 503')
+    problem = failure(a_work(tmp_path, inputs={"data": {"url": "http://127.0.0.1:9/x"}}))
+    assert problem.cause == "unreachable"
+    assert "could not be reached" in problem.detail
 
 
 def test_an_input_with_another_hash_is_not_used(tmp_path: Path, site: Site80) -> None:
@@ -206,7 +215,6 @@ def test_paths_and_volumes_are_used_where_they_are(tmp_path: Path) -> None:
     [
         ({"inputs": {"d": {"url": "/no/such"}}}, 'input "d": /no/such is not there on this node'),
         ({"inputs": {"d": {"url": "gs://bucket/x"}}}, 'input "d": gs://bucket/x: gs:// cannot be fetched'),
-        ({"inputs": {"d": {"url": "http://127.0.0.1:9/x"}}}, "could not be reached"),
         ({"volumes": {"v": "/no/such"}}, 'volume "v": /no/such is not there on this node'),
         ({"volumes": {"v": "/etc/passwd"}}, "is not a directory"),
     ],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headway.core import retry
 from headway.core.causes import TABLE, Again, Whose
-from headway.core.model import Cause, Retries
+from headway.core.model import Attempt, Cause, Job, Retries
 from tests.builders import NOW, a_job
 
 # Cause, whose, tried again with one retry left, tried again with none left.
@@ -43,6 +45,7 @@ preempted        capacity  yes  yes
 reclaimed        capacity  yes  yes
 node_lost        platform  yes  yes
 never_started    platform  yes  yes
+unreachable      platform  yes  yes
 outcome_lost     platform  yes  yes
 """
 
@@ -86,6 +89,19 @@ def test_the_pause_grows_with_each_failure_up_to_a_limit(used: int, pause_s: flo
 def test_the_first_losses_cost_no_time_and_later_ones_do_not_spin(lost: int, pause_s: float) -> None:
     job = a_job(retries=Retries(platform=lost))
     assert retry.decide(job, Cause.NODE_LOST, NOW).not_before == NOW + pause_s
+
+
+def test_what_cannot_be_reached_is_tried_with_pauses_and_longer_for_a_job_that_has_something_to_lose() -> None:
+    def verdicts(job: Job) -> list[retry.Verdict]:
+        jobs = [replace(job, retries=Retries(platform=number)) for number in range(retry.PLATFORM_RETRIES_MAX + 1)]
+        return [retry.decide(each, Cause.UNREACHABLE, NOW) for each in jobs]
+
+    fresh = verdicts(a_job(attempt=Attempt(1, (), NOW)))
+    assert [each.not_before - NOW for each in fresh if each.again] == [5, 10, 20, 40, 80]
+    assert fresh[5].reason == "it was given up after 6 times"
+    saved = verdicts(a_job(attempt=Attempt(1, (), NOW, resumed_step=7)))
+    assert [each.again for each in saved] == [True] * retry.PLATFORM_RETRIES_MAX + [False]
+    assert saved[15].not_before == NOW + retry.BACKOFF_MOST_S
 
 
 def test_even_the_platform_gives_up_at_last() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.agent.stores import Site80, a_wheel
 from tests.living import Living
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -68,6 +69,20 @@ def test_a_bundle_with_inputs_runs_from_its_subdirectory(living: Living) -> None
     lost = living.wait(living.submit("--input", f"data={site.url}/none", "--", "true"))
     assert (lost["state"], lost["cause"]) == ("failed", "input_missing"), lost["sentence"]
     assert f"{site.url}/none answered 404" in lost["sentence"]
+    site.close()
+
+
+def test_a_job_outlasts_a_server_of_its_data_that_is_busy_for_a_while(living: Living) -> None:
+    site = Site80()
+    site.files["/numbers.txt"], site.busy = b"1 2 3\n", True
+    name = living.submit("--input", f"data={site.url}/numbers.txt", "--", "sh", "-c", "cat $HEADWAY_INPUT_DATA")
+    refused = f"{site.url}/numbers.txt answered 503"
+    wait_until(lambda: refused in living.job(name)["sentence"], what="the first attempt to give up")
+    assert living.job(name)["state"] == "queued", living.job(name)["sentence"]
+    site.busy = False
+    job = living.wait(name)
+    assert (job["state"], job["attempt"]) == ("succeeded", 2), job["sentence"]
+    assert living.log(name) == "1 2 3\n"
     site.close()
 
 

@@ -121,5 +121,11 @@ TABLE: dict[Cause, Row] = {
     Cause.RECLAIMED: Row(Whose.CAPACITY, Again.AT_ONCE, "lost its machine to the cloud's reclaim"),
     Cause.NODE_LOST: Row(Whose.PLATFORM, Again.AT_ONCE, "lost its node"),
     Cause.NEVER_STARTED: Row(Whose.PLATFORM, Again.AT_ONCE, "was not taken up by its node in time"),
+    Cause.UNREACHABLE: Row(
+        Whose.PLATFORM,
+        Again.AT_ONCE,
+        "could not reach where its data or packages come from",
+        "see that the address is right and that the node reaches it",
+    ),
     Cause.OUTCOME_LOST: Row(Whose.PLATFORM, Again.AT_ONCE, "lost its keeper on the node, and its outcome with it"),
 }

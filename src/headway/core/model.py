@@ -86,6 +86,7 @@ class Cause(StrEnum):
     RECLAIMED = "reclaimed"
     NODE_LOST = "node_lost"
     NEVER_STARTED = "never_started"
+    UNREACHABLE = "unreachable"
     OUTCOME_LOST = "outcome_lost"
 
 

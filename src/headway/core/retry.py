@@ -22,6 +22,7 @@ BACKOFF_FIRST_S = 2.0
 BACKOFF_MOST_S = 300.0
 PLATFORM_PAUSE_S = 5.0
 PLATFORM_FREE = 3
+UNREACHABLE_MAX = 5  # Of a job that has nothing to lose yet: what it names may never have been there.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ def _verdict(job: Job, cause: Cause, now: float) -> Verdict:
     whose = TABLE[cause].whose
     if whose is Whose.USER:
         return _charge_user(job, now)
-    return _charge_capacity(job, now) if whose is Whose.CAPACITY else _charge_platform(job, now)
+    if whose is Whose.CAPACITY:
+        return _charge_capacity(job, now)
+    return _charge_unreachable(job, now) if cause is Cause.UNREACHABLE else _charge_platform(job, now)
 
 
 def _charge_user(job: Job, now: float) -> Verdict:
@@ -90,6 +93,17 @@ def _charge_platform(job: Job, now: float) -> Verdict:
     # The first losses cost nothing and no time. A job that is lost over and over must not spin, hence the pause.
     pause_s = 0.0 if lost <= PLATFORM_FREE else min(BACKOFF_MOST_S, PLATFORM_PAUSE_S * 2 ** (lost - PLATFORM_FREE - 1))
     return Verdict(True, now + pause_s, replace(job.retries, platform=lost))
+
+
+def _charge_unreachable(job: Job, now: float) -> Verdict:
+    """With a pause from the first time on: who reports this has tried for a while already."""
+    failed, most = job.retries.platform + 1, job.spec.progress.again.platform_max
+    if job.attempt is None or job.attempt.resumed_step is None:
+        most = min(most, UNREACHABLE_MAX)
+    if failed > most:
+        return Verdict(False, reason=f"it was given up after {failed} times", worth_saying=True)
+    pause_s = min(BACKOFF_MOST_S, PLATFORM_PAUSE_S * 2 ** (failed - 1))
+    return Verdict(True, now + pause_s, replace(job.retries, platform=failed))
 
 
 def _hopeless(job: Job, cause: Cause) -> bool:
