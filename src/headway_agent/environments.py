@@ -50,9 +50,10 @@ OWN = {"uv-lock": OWN_LOCKED, "pyproject": OWN_SOURCES, "pep723": OWN_SOURCES, "
        "conda": OWN_LINES}  # fmt: skip
 # How uv, rattler, conda and pip say that the network, or a busy server, is at fault; a refusal (401, 404) is not that.
 UNREACHABLE = re.compile(
-    r"error sending request|tcp connect error|dns error|operation timed out|connection (?:refused|reset|closed|timed out)"
-    r"|server error \((?:500|502|503|504)|client error \((?:408|429)|HTTP 000 CONNECTION FAILED|HTTP 50[0234] |could not resolve host"
-    r"|couldn't connect to server|temporary failure in name resolution|network is unreachable|Read timed out",
+    r"error sending request|tcp connect error|dns error|network is unreachable|temporary failure in name resolution"
+    r"|could(?:n't| not) (?:resolve host|connect to server)|connection (?:refused|reset|closed|timed out)"
+    r"|(?:read|operation) timed out|server error \(50[0234]|client error \((?:408|429)"
+    r"|HTTP (?:000 connection failed|50[0234] )",
     re.IGNORECASE,
 )
 REQUIRES_PYTHON = re.compile(r"""(?m)^#\s*requires-python\s*=\s*["']([^"']+)["']""")
