@@ -86,6 +86,7 @@ def is_limited_below(node: GuestNode, parent: Path) -> None:
     assert group.parent == parent, f"{group} is not in {parent}"
     read = {name: (group / name).read_text().strip() for name in ("memory.max", "memory.swap.max", "memory.oom.group")}
     assert read == {"memory.max": str(64 * MB), "memory.swap.max": "0", "memory.oom.group": "1"}
+    assert "/dev/ram0" in Path("/proc/swaps").read_text(), "without swap, it is not seen that swap extends no limit"
     eater = node.gives(sys.executable, "-S", "-c", EATER)
     outcome = node.server.outcome(eater)
     assert (outcome["cause"], outcome["detail"]) == ("out_of_memory", OVER), outcome
