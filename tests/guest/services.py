@@ -33,10 +33,12 @@ def a_service(*lines: str, user: int = 0) -> Iterator[GuestNode]:
         systemctl("daemon-reload")
         systemctl("start", UNIT.name)
 
-    with agents.an_agent(SERVICE, user, start) as node:
-        yield node
-    systemctl("stop", UNIT.name)
-    wait_until(lambda: not SERVICE.exists(), what="the end of the service's group")
+    try:
+        with agents.an_agent(SERVICE, user, start) as node:
+            yield node
+    finally:
+        systemctl("stop", UNIT.name)
+        wait_until(lambda: not SERVICE.exists(), what="the end of the service's group")
 
 
 def check_root_in_a_service_makes_groups_beside_it_that_systemd_leaves_alone() -> None:
