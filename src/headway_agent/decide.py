@@ -2,12 +2,12 @@
 
 One door: `decide(state, fact, now)` changes the state and returns acts. It reads no clock and touches nothing: `now` is
 in seconds of CLOCK_BOOTTIME, and the shell (agent.py) or the simulator performs the acts. The state is in nodestate.py,
-requests are made in telling.py, how an end is named stands in outcomes.py.
+requests are made in telling.py, how an end is named stands in outcomes.py, how far output has come in draining.py.
 """
 
 from __future__ import annotations
 
-from headway_agent import moving, progress
+from headway_agent import draining, moving, progress
 from headway_agent.happenings import (
     Answered,
     ArtifactStored,
@@ -118,6 +118,7 @@ def _keeper_listed(state: State, fact: KeeperListed, now: float, acts: list[Act]
 
 def _unknown_to_the_keeper(state: State, task: Task, now: float, acts: list[Act]) -> None:
     if task.phase in (HOLDING, CLAIMED) and task.duty:
+        task.anew = task.phase == CLAIMED
         acts.append(Hold(task.key, task.duty))  # A new keeper: nothing of it ran, so it can be held anew.
     elif task.phase in (CLAIMED, GOING):
         _over(state, task, lost(task.exits), {}, now)
@@ -154,6 +155,7 @@ def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is None or task.phase not in NOT_BEGUN:
         return
+    task.anew = False
     moved = (task.address, task.port) != (fact.address, fact.port)
     task.address, task.port = fact.address, fact.port
     if task.phase != CLAIMED or moved:
@@ -168,8 +170,16 @@ def _hold_failed(state: State, fact: HoldFailed, now: float, acts: list[Act]) ->
         state.go_waits.pop(fact.task, None)
         task.detail = fact.detail
         enter(state, task, REFUSED, now)
-    elif task is not None and task.phase == CLAIMED:
-        task.held = False  # It was claimed before its keeper died: too late to refuse, but it cannot go.
+    elif task is not None:
+        _not_held_anew(state, task, now)
+
+
+def _not_held_anew(state: State, task: Task, now: float) -> None:
+    """It was claimed before its keeper died: too late to refuse, but it cannot go."""
+    if task.phase == CLAIMED:
+        task.held = task.anew = False
+        if state.go_waits.pop(task.key, None) is not None:
+            _over(state, task, lost(()), {}, now)
 
 
 def _preparing(state: State, fact: Preparing, now: float, acts: list[Act]) -> None:
@@ -185,6 +195,8 @@ def _prepare_failed(state: State, fact: PrepareFailed, now: float, acts: list[Ac
         state.go_waits.pop(fact.task, None)
         task.cause, task.detail = fact.cause, fact.detail
         enter(state, task, UNPREPARED, now)
+    elif task is not None:
+        _not_held_anew(state, task, now)
 
 
 def _checkpoint_bad(state: State, fact: CheckpointBad, now: float, acts: list[Act]) -> None:
@@ -193,6 +205,9 @@ def _checkpoint_bad(state: State, fact: CheckpointBad, now: float, acts: list[Ac
         progress.checkpoint_bad(state, fact)
         task.detail = f"waits for another checkpoint: {fact.detail}"
         enter(state, task, PREPARING, now)
+    elif task is not None and task.phase == CLAIMED:
+        progress.checkpoint_bad(state, fact)
+        _not_held_anew(state, task, now)
 
 
 def _spawned(state: State, fact: Spawned, now: float, acts: list[Act]) -> None:
@@ -272,7 +287,7 @@ def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[s
     """Nothing of it is alive. Its end is told once its output and all that it leaves are in storage."""
     task.sizes = {stream: size for stream, size in sizes.items() if size}
     task.outcome = dict(outcome, log_bytes=sum(task.sizes.values()))
-    if task.resumable and _all_shipped(task) and progress.settled(state, task.key, now):
+    if task.resumable and draining.all_shipped(task) and progress.settled(state, task.key, now):
         enter(state, task, ENDED, now)
     else:
         state.draining.add(task.key)
@@ -282,36 +297,6 @@ def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[s
 def _salvage(state: State, task: Task, end: str, now: float, acts: list[Act]) -> None:
     progress.begin_salvage(state, task.key, float(task.duty.get("grace_s", 0.0)), now)
     acts.append(Salvage(task.key, end))
-
-
-def _all_shipped(task: Task) -> bool:
-    return all(task.shipped.get(stream, 0) >= size for stream, size in task.sizes.items())
-
-
-def _shipped(state: State, fact: Shipped, now: float, acts: list[Act]) -> None:
-    if not moving.is_here(fact.storage, state.storage):
-        return  # Stored while storage moved away: it is shipped once more.
-    for piece in fact.ranges:
-        task = state.tasks.get(piece.task)
-        stream = piece.slot
-        if task is None or not task.resumable or task.shipped.get(stream, 0) != piece.start:
-            continue  # Forgotten, or sent back to an earlier byte, while this was under way.
-        task.shipped[stream] = piece.end
-        state.ranges.append(piece)
-        _settle_drained(state, task, now)
-
-
-def _output_shrank(state: State, fact: OutputShrank, now: float, acts: list[Act]) -> None:
-    task = state.tasks.get(fact.task)
-    if task is not None and task.phase == OVER:
-        task.sizes = dict(fact.sizes)
-        _settle_drained(state, task, now)
-
-
-def _settle_drained(state: State, task: Task, now: float) -> None:
-    if task.phase == OVER and task.resumable and _all_shipped(task) and progress.settled(state, task.key, now):
-        state.draining.discard(task.key)
-        enter(state, task, ENDED, now)
 
 
 # --- what is kept ---------------------------------------------------------------------------------------------------
@@ -330,7 +315,7 @@ def _artifact_stored(state: State, fact: ArtifactStored, now: float, acts: list[
 def _salvaged(state: State, fact: Salvaged, now: float, acts: list[Act]) -> None:
     if moving.counts(state, fact.task, fact.storage, True, now, acts):
         progress.of(state, fact.task).salvaging = False
-        _settle_drained(state, state.tasks[fact.task], now)
+        draining.settle_drained(state, state.tasks[fact.task], now)
 
 
 def _stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:
@@ -340,7 +325,7 @@ def _stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:
 
 def _ticked(state: State, fact: Ticked, now: float, acts: list[Act]) -> None:
     for key in list(state.draining):
-        _settle_drained(state, state.tasks[key], now)
+        draining.settle_drained(state, state.tasks[key], now)
     if state.notice is not None and not _will_go(state, now):
         state.notice, state.full_due = None, True  # A full sync without it tells the server that the machine stays.
 
@@ -394,11 +379,11 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
     state.full_due = state.full_due or bool(reply.get("resend"))
     for task in state.tasks.values() if flight.full else ():
         task.resumable = True
-    _rewind(state, flight, reply.get("safe") or {}, now)
+    draining.rewind(state, flight, reply.get("safe") or {}, now)
     progress.answered(state, flight.progress, reply, now)
     for key in flight.progress.keys:
         if key in state.tasks:
-            _settle_drained(state, state.tasks[key], now)
+            draining.settle_drained(state, state.tasks[key], now)
     if reply.get("lease_left_s") is not None and flight.sent_s >= state.granted_by_s:
         state.granted_by_s = flight.sent_s
         state.granted_s = float(reply["lease_left_s"])
@@ -414,38 +399,6 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
 
 def _landed(state: State, seq: int) -> Flight | None:
     return state.flights.pop(seq or min(state.flights, default=0), None)
-
-
-def _rewind(state: State, flight: Flight, safe: Mapping[str, Mapping[str, int]], now: float) -> None:
-    """Go on from what the server has: after a full sync for every task, else where it lacks what was just told."""
-    told = {(piece.task, piece.slot): piece.end for piece in flight.ranges}
-    for (key, stream), end in () if flight.full else told.items():
-        task = state.tasks.get(key)
-        if task is not None and key in safe and safe[key].get(stream, 0) < end:
-            _ship_from(state, task, stream, safe[key].get(stream, 0))
-    for task in list(state.tasks.values()) if flight.full else ():
-        have = safe.get(task.key, {})
-        for stream in set(task.shipped) | set(have):
-            if have.get(stream, 0) < task.shipped.get(stream, 0) and not _told_later(state, task.key, stream, have):
-                _ship_from(state, task, stream, have.get(stream, 0))
-            elif have.get(stream, 0) > task.shipped.get(stream, 0):
-                task.shipped[stream] = have[stream]
-        _settle_drained(state, task, now)
-
-
-def _told_later(state: State, key: str, stream: str, have: Mapping[str, int]) -> bool:
-    """Whether the pieces that wait for the next sync begin just where the server's index ends."""
-    for piece in state.ranges:
-        if piece.task == key and piece.slot == stream:
-            return piece.start == have.get(stream, 0)
-    return False
-
-
-def _ship_from(state: State, task: Task, stream: str, offset: int) -> None:
-    if task.phase in (ENDED, REFUSED, UNPREPARED):
-        return
-    task.shipped[stream] = offset
-    state.ranges = [piece for piece in state.ranges if (piece.task, piece.slot) != (task.key, stream)]
 
 
 def _apply_duties(state: State, reply: Mapping[str, Any], now: float, acts: list[Act]) -> None:
@@ -514,8 +467,8 @@ def _resumes_elsewhere(task: Task, duty: Mapping[str, Any]) -> bool:
 
 def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
     task = state.tasks[key]
-    if task.phase == REFUSED:
-        _over(state, task, lost(()), {}, now)  # An earlier agent had claimed it, and that outweighed the refusal.
+    if task.phase in (REFUSED, UNPREPARED):
+        _over(state, task, lost(()), {}, now)  # An earlier agent had claimed it, and that outweighed what we said.
     if task.phase not in NOT_BEGUN:
         return
     if _will_go(state, now):
@@ -524,7 +477,7 @@ def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[
     if not task.held:
         _over(state, task, lost(()), {}, now)
         return
-    if task.phase != CLAIMED or now >= state.deadline_s:
+    if task.phase != CLAIMED or task.anew or now >= state.deadline_s:
         # Not at the keeper yet; or no lease, no user code: it goes once it is held, or with the next reply in time.
         state.go_waits[key] = duty
         return
@@ -539,7 +492,7 @@ def _stop(state: State, task: Task, grace_s: float, cause: str, now: float, acts
     if task.phase in NOT_BEGUN:
         acts.append(Stop(task.key, 0.0))  # The keeper lets go of it.
         _over(state, task, never_began(), {}, now)
-    elif task.phase == REFUSED:
+    elif task.phase in (REFUSED, UNPREPARED):
         _over(state, task, never_began(), {}, now)
     elif task.phase == GOING and task.notice is not None and now + grace_s >= task.notice[1]:
         task.stopped = True  # Its ranks were told of an end before, and that it comes no later than this.
@@ -584,8 +537,8 @@ _HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
     TaskOver: _task_over,
     LimitReached: _limit_reached,
     Dumped: _dumped,
-    Shipped: _shipped,
-    OutputShrank: _output_shrank,
+    Shipped: draining.shipped,
+    OutputShrank: draining.output_shrank,
     CheckpointStored: _checkpoint_stored,
     ArtifactStored: _artifact_stored,
     Salvaged: _salvaged,

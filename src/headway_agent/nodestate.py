@@ -47,6 +47,7 @@ class Task:
     detail: str = ""
     cause: str = ""  # Why it could not be prepared.
     held: bool = True  # False once it was claimed and a new keeper could not take it.
+    anew: bool = False  # It was claimed, and is being prepared for a new keeper.
     started_at: float = 0.0
     exits: list[Exit] = field(default_factory=list)  # In the order in which the keeper saw them.
     stopped: bool = False  # The server asked for its end.

@@ -10,6 +10,7 @@ from headway_agent import decide as agent
 from headway_agent import progress
 from headway_agent.decide import (
     Answered,
+    CheckpointBad,
     EndAgent,
     Exit,
     Forget,
@@ -23,6 +24,7 @@ from headway_agent.decide import (
     NotAnswered,
     NoticeHeard,
     OutputShrank,
+    PrepareFailed,
     Range,
     RankExited,
     Salvage,
@@ -38,6 +40,7 @@ from headway_agent.decide import (
     next_call,
     sync_body,
 )
+from headway_agent.happenings import Act, Fact
 from headway_agent.outcomes import name_outcome
 
 T = "job1/1/0"
@@ -418,20 +421,44 @@ def test_a_reply_that_was_overtaken_starts_nothing_and_its_news_are_told_again()
     assert exchange(state, said=8)[0]["troubles"]
 
 
-def test_a_claimed_task_that_a_new_keeper_cannot_take_is_lost_when_it_shall_go() -> None:
+NOT_HELD = [
+    HoldFailed(T, "no room"),
+    PrepareFailed(T, "unreachable", "no answer"),
+    CheckpointBad(T, "jobs/a/1/checkpoints/3-0-1.1.json", "its hash is wrong"),
+]
+
+
+@pytest.mark.parametrize("go_first", [False, True])
+@pytest.mark.parametrize("failure", NOT_HELD, ids=lambda fact: type(fact).__name__)
+def test_a_claimed_task_that_a_new_keeper_cannot_take_is_lost_when_it_shall_go(failure: Fact, go_first: bool) -> None:
     state = a_claimed()
     agent.decide(state, KeeperListed([]), 1.0)
-    agent.decide(state, HoldFailed(T, "no room"), 1.0)
-    _, acts = exchange(state, duties=[a_duty("go")])
+    acts: list[Act] = []
+    if go_first:
+        acts += exchange(state, duties=[a_duty("go")])[1]
+    acts += agent.decide(state, failure, 1.0)
+    if not go_first:
+        acts += exchange(state, duties=[a_duty("go")])[1]
     assert not [act for act in acts if isinstance(act, Go)]
     assert exchange(state)[0]["reports"][0]["outcome"]["cause"] == "outcome_lost"
 
 
+def test_a_claimed_task_goes_only_once_the_new_keeper_has_it() -> None:
+    state = a_claimed()
+    agent.decide(state, KeeperListed([]), 1.0)
+    _, acts = exchange(state, duties=[a_duty("go")])
+    assert not [act for act in acts if isinstance(act, Go)], "it is being prepared anew"
+    assert [type(act) for act in agent.decide(state, Held(T, "127.0.0.1", 4000), 1.0)] == [Go]
+
+
 @pytest.mark.parametrize(("do", "cause"), [("go", "outcome_lost"), ("stop", "never_started")])
-def test_what_was_refused_after_an_earlier_agent_had_claimed_it_comes_to_an_end(do: str, cause: str) -> None:
+@pytest.mark.parametrize("failure", NOT_HELD[:2], ids=lambda fact: type(fact).__name__)
+def test_what_was_refused_after_an_earlier_agent_had_claimed_it_comes_to_an_end(
+    failure: Fact, do: str, cause: str
+) -> None:
     state = a_state()
     exchange(state, duties=[a_duty()])
-    agent.decide(state, HoldFailed(T, "no room"), 1.0)
+    agent.decide(state, failure, 1.0)
     exchange(state)
     exchange(state, duties=[a_duty(do)])
     assert exchange(state)[0]["reports"][0]["outcome"]["cause"] == cause

@@ -146,7 +146,7 @@ class Agent:
 
     def _hold(self, act: agent.Hold) -> None:
         if self.world.happens(self.simulation.faults.claim_refused):
-            self._facts.append(agent.HoldFailed(act.task, "no directory could be made"))
+            self._facts.append(self._not_held(act.task))
             return
         duty = act.duty
         if act.task not in self.machine.disk.saved:
@@ -159,6 +159,13 @@ class Agent:
             "task": act.task, "grace_s": duty["grace_s"], "address": address, "port": port, "ranks": ranks,
         })  # fmt: skip
         self._facts.append(agent.Held(act.task, address, port))
+
+    def _not_held(self, key: str) -> agent.Fact:
+        """What keeps a claim from being taken up: by turns something of this node, and something beyond it."""
+        self.machine.refusals += 1
+        if self.machine.refusals % 2:
+            return agent.HoldFailed(key, "no directory could be made")
+        return agent.PrepareFailed(key, "unreachable", "its data could not be reached")
 
     def _order(self, *order: Any) -> None:
         if self.keeper is not None:

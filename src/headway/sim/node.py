@@ -72,6 +72,7 @@ class Machine:
         self.retired = False  # Given back for good.
         self.up = False
         self.died_at = 0.0
+        self.refusals = 0  # Claims that it did not take up.
         self.asleep_until = 0.0
         self.wall_offset_s = 0.0
         # A clock that is wrong by half a percent at most: the server's one percent must cover two of them.

@@ -238,7 +238,7 @@ def _leak() -> Iterator[None]:
 
 @plant("the platform's losses are charged to the user", keeper_dies_per_hour=60.0)
 def _charged() -> Iterator[None]:
-    with _put(retry, "_charge_platform", retry._charge_user):
+    with _put(retry, "_charge_platform", lambda job, cause, now: retry._charge_user(job, now)):
         yield
 
 
@@ -309,4 +309,10 @@ def _tells_of_the_old_place() -> Iterator[None]:
 @plant("an end is taken though its output lies in the place of before", storage_moves_per_hour=120.0)
 def _end_without_its_output() -> Iterator[None]:
     with _put(syncing, "HANG_ON_STORAGE", frozenset()):
+        yield
+
+
+@plant("a claimed task that its new keeper cannot take is forgotten", claim_refused=0.2, keeper_dies_per_hour=60.0)
+def _never_goes() -> Iterator[None]:
+    with _put(decisions, "_not_held_anew", lambda *_: None):
         yield
