@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from headway_agent import conda
+from headway_agent import conda, unreachable
 from headway_agent.cache import Cache, bytes_max
 from headway_agent.launch import names_python
 from headway_agent.preparing import NotHere, PrepareFailed
@@ -48,14 +48,6 @@ OWN_SOURCES = re.compile(r"tool\.uv\.sources[\s\S]*?\b(?:path|workspace)\s*=")
 OWN_LINES = re.compile(r"""(?m)^\s*(?:-\s+["']?)?(?:-e\s|--editable|\.|[^#\n]*?@\s*(?:file:)?\.)""")
 OWN = {"uv-lock": OWN_LOCKED, "pyproject": OWN_SOURCES, "pep723": OWN_SOURCES, "requirements": OWN_LINES,
        "conda": OWN_LINES}  # fmt: skip
-# How uv, rattler, conda and pip say that the network, or a busy server, is at fault; a refusal (401, 404) is not that.
-UNREACHABLE = re.compile(
-    r"error sending request|tcp connect error|dns error|network is unreachable|temporary failure in name resolution"
-    r"|could(?:n't| not) (?:resolve host|connect to server)|connection (?:refused|reset|closed|timed out)"
-    r"|(?:read|operation) timed out|server error \(50[0234]|client error \((?:408|429)"
-    r"|HTTP (?:000 connection failed|50[0234] )",
-    re.IGNORECASE,
-)
 REQUIRES_PYTHON = re.compile(r"""(?m)^#\s*requires-python\s*=\s*["']([^"']+)["']""")
 
 
@@ -231,7 +223,7 @@ def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> st
         raise NotHere(f"{_name(words)} was ended by signal {ended_by}")
     if child.returncode:
         sentence = f"{_name(words)} failed: {last_lines(output.replace(home, '<environment>'))}"
-        raise PrepareFailed("unreachable", sentence) if UNREACHABLE.search(output) else _failed(sentence)
+        raise PrepareFailed("unreachable", sentence) if unreachable.said_by(output) else _failed(sentence)
     return output
 
 

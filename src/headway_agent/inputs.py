@@ -11,7 +11,7 @@ import os
 import time
 from functools import partial
 
-from headway_agent import s3
+from headway_agent import s3, unreachable
 from headway_agent.cache import Cache, bytes_max
 from headway_agent.preparing import NotHere, PrepareFailed
 
@@ -27,7 +27,6 @@ PIECE_BYTES = 1 << 20
 CALL_S_MAX = 60.0
 TRIES = 3
 PAUSE_S = 0.5
-BUSY = (408, 425, 429)
 DATA_FILE = "data"
 
 
@@ -60,13 +59,15 @@ class Remote:
             error.close()
             raise Refused(error.code) from None
         except urllib.error.URLError as error:
+            if unreachable.UNKNOWN_HOST.search(str(error.reason)):
+                raise WrongContent(f"has a host that nobody knows: {error.reason}") from None
             raise OSError(str(error.reason)) from None
 
 
 class Refused(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(f"answered {status}")
-        self.busy = status >= 500 or status in BUSY  # It may answer otherwise later.
+        self.busy = status in unreachable.BUSY  # It may answer otherwise later.
 
 
 def provide(work: Work) -> None:

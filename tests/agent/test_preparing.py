@@ -187,6 +187,9 @@ def test_a_server_that_is_busy_or_silent_is_no_fault_of_the_input(tmp_path: Path
     problem = failure(a_work(tmp_path, inputs={"data": {"url": "http://127.0.0.1:9/x"}}))
     assert problem.cause == "unreachable"
     assert "could not be reached" in problem.detail
+    problem = failure(a_work(tmp_path, inputs={"data": {"url": "http://no-such-host.invalid/x"}}))
+    if "Temporary failure" not in problem.detail:  # There, no name can be looked up.
+        assert (problem.cause, "a host that nobody knows" in problem.detail) == ("input_missing", True), problem.detail
 
 
 def test_an_input_with_another_hash_is_not_used(tmp_path: Path, site: Site80) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from headway.core import retry
 from headway.core.causes import TABLE, Again, Whose
-from headway.core.model import Attempt, Cause, Job, Retries
+from headway.core.model import Cause, Retries
 from tests.builders import NOW, a_job
 
 # Cause, whose, tried again with one retry left, tried again with none left.
@@ -91,17 +89,10 @@ def test_the_first_losses_cost_no_time_and_later_ones_do_not_spin(lost: int, pau
     assert retry.decide(job, Cause.NODE_LOST, NOW).not_before == NOW + pause_s
 
 
-def test_what_cannot_be_reached_is_tried_with_pauses_and_longer_for_a_job_that_has_something_to_lose() -> None:
-    def verdicts(job: Job) -> list[retry.Verdict]:
-        jobs = [replace(job, retries=Retries(platform=number)) for number in range(retry.PLATFORM_RETRIES_MAX + 1)]
-        return [retry.decide(each, Cause.UNREACHABLE, NOW) for each in jobs]
-
-    fresh = verdicts(a_job(attempt=Attempt(1, (), NOW)))
-    assert [each.not_before - NOW for each in fresh if each.again] == [5, 10, 20, 40, 80]
-    assert fresh[5].reason == "it was given up after 6 times"
-    saved = verdicts(a_job(attempt=Attempt(1, (), NOW, resumed_step=7)))
-    assert [each.again for each in saved] == [True] * retry.PLATFORM_RETRIES_MAX + [False]
-    assert saved[15].not_before == NOW + retry.BACKOFF_MOST_S
+@pytest.mark.parametrize(("lost", "pause_s"), [(0, 15), (1, 30), (4, 240), (9, 300)])
+def test_what_cannot_be_reached_is_tried_again_with_a_pause_from_the_first_time_on(lost: int, pause_s: float) -> None:
+    job = a_job(retries=Retries(platform=lost))
+    assert retry.decide(job, Cause.UNREACHABLE, NOW).not_before == NOW + pause_s
 
 
 def test_even_the_platform_gives_up_at_last() -> None:

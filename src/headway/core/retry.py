@@ -22,7 +22,7 @@ BACKOFF_FIRST_S = 2.0
 BACKOFF_MOST_S = 300.0
 PLATFORM_PAUSE_S = 5.0
 PLATFORM_FREE = 3
-UNREACHABLE_MAX = 5  # Of a job that has nothing to lose yet: what it names may never have been there.
+UNREACHABLE_PAUSE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,7 @@ def _verdict(job: Job, cause: Cause, now: float) -> Verdict:
     whose = TABLE[cause].whose
     if whose is Whose.USER:
         return _charge_user(job, now)
-    if whose is Whose.CAPACITY:
-        return _charge_capacity(job, now)
-    return _charge_unreachable(job, now) if cause is Cause.UNREACHABLE else _charge_platform(job, now)
+    return _charge_capacity(job, now) if whose is Whose.CAPACITY else _charge_platform(job, cause, now)
 
 
 def _charge_user(job: Job, now: float) -> Verdict:
@@ -85,25 +83,16 @@ def _charge_capacity(job: Job, now: float) -> Verdict:
     return Verdict(True, now, replace(job.retries, capacity=used + 1))
 
 
-def _charge_platform(job: Job, now: float) -> Verdict:
+def _charge_platform(job: Job, cause: Cause, now: float) -> Verdict:
     lost, most = job.retries.platform + 1, job.spec.progress.again.platform_max
     if lost > most:
         said = f"the platform lost it {most} times (retry.platform_max)"
         return Verdict(False, reason=said, worth_saying=True)
-    # The first losses cost nothing and no time. A job that is lost over and over must not spin, hence the pause.
-    pause_s = 0.0 if lost <= PLATFORM_FREE else min(BACKOFF_MOST_S, PLATFORM_PAUSE_S * 2 ** (lost - PLATFORM_FREE - 1))
+    # The first losses cost nothing and no time. A job that is lost over and over must not spin, hence the pause. Nor is
+    # it of use to ask at once again for what was asked for several times.
+    first_s, free = (UNREACHABLE_PAUSE_S, 0) if cause is Cause.UNREACHABLE else (PLATFORM_PAUSE_S, PLATFORM_FREE)
+    pause_s = 0.0 if lost <= free else min(BACKOFF_MOST_S, first_s * 2 ** (lost - free - 1))
     return Verdict(True, now + pause_s, replace(job.retries, platform=lost))
-
-
-def _charge_unreachable(job: Job, now: float) -> Verdict:
-    """With a pause from the first time on: who reports this has tried for a while already."""
-    failed, most = job.retries.platform + 1, job.spec.progress.again.platform_max
-    if job.attempt is None or job.attempt.resumed_step is None:
-        most = min(most, UNREACHABLE_MAX)
-    if failed > most:
-        return Verdict(False, reason=f"it was given up after {failed} times", worth_saying=True)
-    pause_s = min(BACKOFF_MOST_S, PLATFORM_PAUSE_S * 2 ** (failed - 1))
-    return Verdict(True, now + pause_s, replace(job.retries, platform=failed))
 
 
 def _hopeless(job: Job, cause: Cause) -> bool:
