@@ -310,9 +310,3 @@ def _tells_of_the_old_place() -> Iterator[None]:
 def _end_without_its_output() -> Iterator[None]:
     with _put(syncing, "HANG_ON_STORAGE", frozenset()):
         yield
-
-
-@plant("a claimed task that its new keeper cannot take is forgotten", claim_refused=0.2, keeper_dies_per_hour=60.0)
-def _never_goes() -> Iterator[None]:
-    with _put(decisions, "_not_held_anew", lambda *_: None):
-        yield
