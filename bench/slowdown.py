@@ -1,203 +1,270 @@
-"""What Headway costs a training: its time with and without, and the processor time of all that is ours meanwhile.
+"""What Headway costs a training: what it has to do and to wait for, what our processes use, and its speed as a whole.
 
-Both ways do the same fixed work: steps that keep one processor busy, a metric each, a log line now and then, and a
-checkpoint; the clock starts after the first steps, since a start is no part of a training that lasts hours. Times on a
-shared machine vary more than what is sought, so runs of both kinds alternate in random order and the pairs' quotients
-are compared. Processor time hardly hangs on what else the machine does. `python -m bench.slowdown MINUTES` takes as
-many pairs as fit in that time, for a narrower interval than the few of the whole benchmark give.
+The first two are counted inside a training under Headway and inside a bare one, as parts of its own time: whatever else
+the machine does then stretches the part and the whole alike. The speed is compared directly: both run at the same time,
+and only one goes on at any moment; every fifth of a second they change places, and with the bare one's turn all of
+Headway is stopped too. Even so, on a shared machine two bare trainings differ by more than what is sought, so the whole
+only shows that nothing large is overlooked. `python -m bench.slowdown MINUTES` looks longer than the benchmark does.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
+import os
 import random
-import statistics
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.house import House, house
 from bench.idle import cpu_s, our_pids
 
-PAIRS_MIN, PAIRS_S = 8, 60.0
-WARM_STEPS, SHORT_STEPS, LONG_STEPS, SAVE_EVERY = 100, 300, 1500, 300
-RUN_S_MAX = 300.0
+LOOK_S = 90.0
+PAIR_S = 15.0  # Then both begin anew: where a process lies in memory makes it faster or slower for good.
+WINDOW_S = 0.2
+WARM_STEPS, LONG_STEPS, SAVE_EVERY = 300, 2000, 300
+BEGIN_S_MAX = 300.0
 DRAWS = 2000
 
+# At each step a metric, at every tenth a line, now and then a checkpoint. How far it has come stands in a file that is
+# mapped into memory, where telling it costs nothing: twentieths of a step, pid, nanoseconds in all that is not work.
 TRAINING = f"""
-import json, os, sys, time
+import mmap, os, sys
+from time import perf_counter_ns
 import headway
-place, steps = os.environ.get("HEADWAY_CHECKPOINT_DIR") or sys.argv[1], int(sys.argv[2])
+place, told = os.environ.get("HEADWAY_CHECKPOINT_DIR") or sys.argv[1], sys.argv[2]
+with open(told + ".new", "wb") as file:
+    file.write(bytes(24))
+os.rename(told + ".new", told)
+with open(told, "r+b") as file:
+    done = memoryview(mmap.mmap(file.fileno(), 24)).cast("Q")
 def work():
     total = 0.0
-    for i in range(60000):
-        total += (i * 7919 % 104729) ** 0.5
+    for part in range(20):
+        for i in range(3000):
+            total += (i * 7919 % 104729) ** 0.5
+        done[0] += 1
     return total
 model = os.urandom(4 << 20)
-headway.log(step=0, loss=1.0)
-for step in range(1, {WARM_STEPS} + steps + 1):
-    if step == {WARM_STEPS} + 1:
-        open(sys.argv[3] + ".began", "w").close()
-        began, used = time.perf_counter(), time.process_time()
+done[1] = os.getpid()
+step = 0
+while True:
+    step += 1
     loss = work()
+    begin = perf_counter_ns()
     headway.log(step=step, loss=loss)
     if step % 10 == 0:
         print("step", step, "loss", loss, flush=True)
-    if step % {SAVE_EVERY} == {SAVE_EVERY // 2}:
+    if step % {SAVE_EVERY} == 0:
         with open(f"{{place}}/model.tmp", "wb") as file:
             file.write(model)
-        os.replace(f"{{place}}/model.tmp", f"{{place}}/model-{{step}}.pt")
-told = [time.perf_counter() - began, time.process_time() - used]
-with open(sys.argv[3] + ".new", "w") as file:
-    json.dump(told, file)
-os.replace(sys.argv[3] + ".new", sys.argv[3])
+        os.replace(f"{{place}}/model.tmp", f"{{place}}/model-{{step // {SAVE_EVERY} % 5}}.pt")
+    done[2] += perf_counter_ns() - begin
 """
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What one run of the training took, without its start, its first steps and its end."""
+class Turn:
+    """What one of the two did in its turn."""
 
     wall_s: float
-    cpu_s: float
+    parts: int
 
 
 @dataclass(frozen=True)
 class SlowDown:
-    pairs: int
-    wall_percent: float
-    wall_interval: tuple[float, float]
-    own_percent: float  # More processor time of the training itself: the median of the pairs,
-    own_interval: tuple[float, float]  # and where it lies.
+    calls_percent: float  # More of its time in metrics, lines and checkpoints than without Headway.
+    waits_percent: float  # More of its time in a queue for a processor.
     ours_percent: float  # Processor time of server, agent and keeper, of that of the training.
     parts: tuple[tuple[str, float], ...]
-    core_percent: float  # The same, of one processor for as long as the training took.
+    slower_percent: float
+    slower_interval: tuple[float, float]  # Where that lies with 95 % probability.
 
 
-def measure(pairs_s: float = PAIRS_S) -> SlowDown:
+class Training:
+    """A running training, and how far it has come."""
+
+    def __init__(self, told: Path) -> None:
+        _until(told.exists, "its first line")
+        with told.open("r+b") as file:
+            self._told = memoryview(mmap.mmap(file.fileno(), 24)).cast("Q")
+        _until(lambda: self.steps >= WARM_STEPS, f"step {WARM_STEPS}")
+        self.pid = int(self._told[1])
+
+    @property
+    def parts(self) -> int:
+        return int(self._told[0])
+
+    @property
+    def steps(self) -> int:
+        return self.parts // 20
+
+    @property
+    def calls_s(self) -> float:
+        return int(self._told[2]) / 1e9
+
+    @property
+    def waits_s(self) -> float:
+        """For how long it could have run, and another process was on its processor."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+
+
+def measure(look_s: float = LOOK_S) -> SlowDown:
+    withins: list[Turn] = []
+    withouts: list[Turn] = []
     with house() as mine:
         script = mine.home / "training.py"
         script.write_text(TRAINING)
-        _within(mine, script, SHORT_STEPS)  # Both ways once, not counted: files and modules are in memory then.
-        _without(mine, script, SHORT_STEPS)
-        withins, withouts = _pairs(mine, script, pairs_s)
-        parts, long = _ours(mine, script)
-    ours_percent = sum(percent for _, percent in parts)
-    walls = [_more(one.wall_s, other.wall_s) for one, other in zip(withins, withouts, strict=True)]
-    owns = [_more(one.cpu_s, other.cpu_s) for one, other in zip(withins, withouts, strict=True)]
+        pids = our_pids(mine)  # Before a training begins, which descends from the keeper.
+        with _within(mine, script) as training:
+            calls, waits, ours = _shares(mine, training, pids)
+        with _without(mine, script) as training:
+            bare_calls, bare_waits, _ = _shares(mine, training, [])
+        for _ in range(max(1, round(look_s / PAIR_S))):
+            with _within(mine, script) as within, _without(mine, script) as without:
+                _by_turns((withins, within, pids), (withouts, without, []))
     return SlowDown(
-        len(walls),
-        statistics.median(walls),
-        interval(walls),
-        statistics.median(owns),
-        interval(owns),
-        ours_percent,
-        parts,
-        ours_percent * long.cpu_s / long.wall_s,
+        calls - bare_calls,
+        waits - bare_waits,
+        sum(ours.values()),
+        tuple(ours.items()),
+        slower_percent(withins, withouts),
+        interval(withins, withouts),
     )
 
 
-def _more(one: float, other: float) -> float:
-    return (one / other - 1) * 100
+# --- as parts of a training's own time -------------------------------------------------------------------------------
 
 
-def _pairs(mine: House, script: Path, pairs_s: float) -> tuple[list[Spent], list[Spent]]:
-    """What both ways took, pair by pair; which goes first is drawn."""
-    chance = random.Random(1)
-    withins: list[Spent] = []
-    withouts: list[Spent] = []
-    until = time.monotonic() + pairs_s
-    while len(withins) < PAIRS_MIN or time.monotonic() < until:
-        ways = [(withins, _within), (withouts, _without)]
-        chance.shuffle(ways)
-        for found, run in ways:
-            found.append(run(mine, script, SHORT_STEPS))
-    return withins, withouts
-
-
-def _ours(mine: House, script: Path) -> tuple[tuple[tuple[str, float], ...], Spent]:
-    """The processor time of each of our processes from a training's first step to its last, in percent of its own."""
+def _shares(mine: House, training: Training, pids: list[int]) -> tuple[float, float, dict[str, float]]:
+    """Of a training's time: in calls and lines, in a queue for a processor; and our processes, by their names."""
     names = {mine.server_pid: "server"}
     for node_dir in mine.node_dirs:
         names |= {json.loads((node_dir / f"{name}.pid").read_text())["pid"]: name for name in ("agent", "keeper")}
-    pids = our_pids(mine)  # Before the training begins, which descends from the keeper.
-    with tempfile.TemporaryDirectory(dir=mine.home) as place:
-        told = Path(place) / "told.json"
-        job = _submitted(mine, script, LONG_STEPS, told)
-        _appears(told.with_name("told.json.began"))
-        before = {pid: cpu_s(pid) for pid in pids}
-        _appears(told)
-        after = {pid: cpu_s(pid) for pid in pids}
-        spent = Spent(*json.loads(told.read_text()))
-        _ended(mine, job)
-    found: dict[str, float] = {}
+    begun, used = (time.perf_counter(), training.calls_s, training.waits_s), {pid: cpu_s(pid) for pid in pids}
+    worked_s = cpu_s(training.pid)
+    _until(lambda: training.steps >= WARM_STEPS + LONG_STEPS, f"step {WARM_STEPS + LONG_STEPS}")
+    wall_s, calls_s, waits_s = (
+        now - before
+        for now, before in zip((time.perf_counter(), training.calls_s, training.waits_s), begun, strict=True)
+    )
+    worked_s = cpu_s(training.pid) - worked_s
+    ours: dict[str, float] = {}
     for pid in pids:
         name = names.get(pid, "guard")
-        found[name] = found.get(name, 0.0) + (after[pid] - before[pid]) / spent.cpu_s * 100
-    return tuple(found.items()), spent
+        ours[name] = ours.get(name, 0.0) + (cpu_s(pid) - used[pid]) / worked_s * 100
+    return calls_s / wall_s * 100, waits_s / wall_s * 100, ours
 
 
-def _without(mine: House, script: Path, steps: int) -> Spent:
+# --- by turns --------------------------------------------------------------------------------------------------------
+
+Side = tuple[list[Turn], Training, list[int]]
+
+
+def _by_turns(*sides: Side) -> None:
+    """Let them go on one at a time, each with its others; which is first is drawn anew. Afterwards all go on."""
+    chance, order = random.Random(1), list(sides)
+    everybody = [pid for _, training, others in sides for pid in (training.pid, *others)]
+    try:
+        _signal(signal.SIGSTOP, everybody)
+        until = time.monotonic() + PAIR_S
+        while time.monotonic() < until:
+            chance.shuffle(order)
+            for found, training, others in order:
+                found.append(_turn(training, others))
+    finally:
+        _signal(signal.SIGCONT, everybody)
+
+
+def _turn(training: Training, others: list[int]) -> Turn:
+    before = training.parts
+    _signal(signal.SIGCONT, [*others, training.pid])
+    begin = time.perf_counter()
+    time.sleep(WINDOW_S)
+    _signal(signal.SIGSTOP, [training.pid, *others])
+    return Turn(time.perf_counter() - begin, training.parts - before)
+
+
+def _signal(number: signal.Signals, pids: list[int]) -> None:
+    for pid in pids:
+        os.kill(pid, number)
+
+
+def slower_percent(withins: list[Turn], withouts: list[Turn]) -> float:
+    def speed(turns: list[Turn]) -> float:
+        return sum(turn.parts for turn in turns) / sum(turn.wall_s for turn in turns)
+
+    return (speed(withouts) / speed(withins) - 1) * 100
+
+
+def interval(withins: list[Turn], withouts: list[Turn]) -> tuple[float, float]:
+    """Where the slow-down lies with 95 % probability, by drawing from the pairs of turns again and again."""
+    chance, pairs = random.Random(1), list(zip(withins, withouts, strict=True))
+    found = []
+    for _ in range(DRAWS):
+        drawn = chance.choices(pairs, k=len(pairs))
+        found.append(slower_percent([within for within, _ in drawn], [without for _, without in drawn]))
+    found.sort()
+    return found[DRAWS // 40], found[-DRAWS // 40 - 1]
+
+
+# --- trainings -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _within(mine: House, script: Path) -> Iterator[Training]:
     with tempfile.TemporaryDirectory(dir=mine.home) as place:
-        told, said = Path(place) / "told.json", Path(place) / "out"
-        with said.open("wb") as output:
-            words = [sys.executable, str(script), place, str(steps), str(told)]
-            subprocess.run(words, check=True, stdout=output, stderr=subprocess.STDOUT, env=mine.env)
-        return Spent(*json.loads(told.read_text()))
+        told = Path(place) / "told"
+        line = mine.connect()
+        command = [sys.executable, str(script), place, str(told)]
+        job = str(line.ask("POST", "/jobs", {"job": {"command": command}})["job"]["id"])
+        line.close()
+        try:
+            yield Training(told)
+        finally:
+            mine.run("stop", job, "--grace", "0s")
+            _until(lambda: json.loads(mine.run("describe", job, "--json"))["state"] == "cancelled", "its end")
 
 
-def _within(mine: House, script: Path, steps: int) -> Spent:
+@contextmanager
+def _without(mine: House, script: Path) -> Iterator[Training]:
     with tempfile.TemporaryDirectory(dir=mine.home) as place:
-        told = Path(place) / "told.json"
-        job = _submitted(mine, script, steps, told)
-        _appears(told)
-        _ended(mine, job)  # Or its end would disturb the run without.
-        return Spent(*json.loads(told.read_text()))
+        told = Path(place) / "told"
+        with (Path(place) / "out").open("wb") as output:
+            words = [sys.executable, str(script), place, str(told)]
+            child = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, env=mine.env)
+        try:
+            yield Training(told)
+        finally:
+            child.kill()
+            child.wait()
 
 
-def _submitted(mine: House, script: Path, steps: int, told: Path) -> str:
-    line = mine.connect()
-    command = [sys.executable, str(script), str(told.parent), str(steps), str(told)]
-    made = line.ask("POST", "/jobs", {"job": {"command": command}})
-    line.close()
-    return str(made["job"]["id"])
-
-
-def _appears(path: Path) -> None:
-    give_up_at = time.monotonic() + RUN_S_MAX
-    while not path.exists():
+def _until(condition: Callable[[], bool], what: str) -> None:
+    give_up_at = time.monotonic() + BEGIN_S_MAX
+    while not condition():
         if time.monotonic() > give_up_at:
-            raise RuntimeError(f"the training did not come to {path.name} within {RUN_S_MAX:.0f} s")
+            raise RuntimeError(f"the training did not come to {what} within {BEGIN_S_MAX:.0f} s")
         time.sleep(0.02)
-
-
-def _ended(mine: House, job: str) -> None:
-    line = mine.connect()
-    while (state := line.ask("GET", f"/jobs/{job}")["state"]) != "succeeded":
-        if state == "failed":
-            raise RuntimeError(f"the training {job} failed")
-        time.sleep(0.02)
-    line.close()
-
-
-def interval(values: list[float]) -> tuple[float, float]:
-    """Where the median lies with 95 % probability, by drawing from the values again and again."""
-    chance = random.Random(1)
-    medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(DRAWS))
-    return medians[DRAWS // 40], medians[-DRAWS // 40 - 1]
 
 
 def main(minutes: float) -> None:
     found = measure(minutes * 60)
-    print(f"{found.pairs} pairs; with 95 % probability the median lies in the interval")
-    print("slower by {:.2f} % ({:.2f} to {:.2f})".format(found.wall_percent, *found.wall_interval))
-    print("its own processor time {:.2f} % ({:.2f} to {:.2f})".format(found.own_percent, *found.own_interval))
+    lost = found.calls_percent + found.waits_percent
+    print(f"of its time a training gives up {lost:.2f} %: {found.calls_percent:.2f} in calls, ", end="")
+    print(f"{found.waits_percent:.2f} in waiting for a processor")
     parts = ", ".join(f"{name} {percent:.2f}" for name, percent in found.parts)
-    print(f"all our processes {found.ours_percent:.2f} % of the training's processor time ({parts})")
+    print(f"all our processes use {found.ours_percent:.2f} % of its processor time ({parts})")
+    print(f"as a whole it is slower by {found.slower_percent:.2f} %, with 95 % probability ", end="")
+    print("by {:.2f} to {:.2f} %".format(*found.slower_interval))
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else LOOK_S / 60)

@@ -36,6 +36,9 @@ def living(headway_home: Path, tmp_path: Path) -> Iterator[Living]:
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "checkpoints").mkdir()
     monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
+    monkeypatch.setattr(progress, "_places", None)
+    monkeypatch.setattr(progress, "_metrics", (-1, 0, 0))
+    monkeypatch.setattr(progress, "_sure_until", 0.0)
     monkeypatch.setenv("HEADWAY_SDK_DIR", str(tmp_path / "sdk"))
     monkeypatch.setenv("HEADWAY_NOTICE_FILE", str(tmp_path / "notice"))
     monkeypatch.setattr(progress, "_listening", True)

@@ -24,6 +24,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
     monkeypatch.setenv("HEADWAY_SDK_DIR", str(tmp_path / "sdk"))
     monkeypatch.setenv("HEADWAY_NOTICE_FILE", str(tmp_path / "notice"))
+    monkeypatch.setattr(progress, "_places", None)
+    monkeypatch.setattr(progress, "_metrics", (-1, 0, 0))
+    monkeypatch.setattr(progress, "_sure_until", 0.0)
     monkeypatch.setattr(progress, "_last_step", -1)
     monkeypatch.setattr(progress, "_signalled", [])
     monkeypatch.setattr(progress, "_listening", True)
@@ -99,20 +102,35 @@ def test_metrics_are_lines_of_plain_numbers(job: Path, monkeypatch: pytest.Monke
 
 
 def test_metrics_go_on_when_their_file_was_closed_or_removed_by_somebody(job: Path) -> None:
-    """Also where another file has its number by now, which must not get a line."""
     headway.log(loss=1.0, step=1)
-    fd, _ = progress._files[str(job / "sdk/metrics.jsonl")]
-    os.close(fd)
+    os.close(progress._metrics[0])
     headway.log(loss=2.0, step=2)
-    os.close(progress._files[str(job / "sdk/metrics.jsonl")][0])
-    with (job / "model.bin").open("wb") as other:
-        assert other.fileno() == fd, "the next file gets the number that was free"
-        headway.log(loss=3.0, step=3)
-    assert (job / "model.bin").read_bytes() == b""
-    assert [each["step"] for each in lines(job / "sdk/metrics.jsonl")] == [1, 2, 3]
-    (job / "sdk/metrics.jsonl").unlink()
+    progress._sure_until = 0.0  # A moment later.
+    (job / "sdk/metrics.jsonl").rename(job / "first")
+    headway.log(loss=3.0, step=3)
+    assert [each["step"] for each in lines(job / "first")] == [1, 2, 3]
+    (job / "first").unlink()
+    progress._sure_until = 0.0
     headway.log(loss=4.0, step=4)
     assert [each["step"] for each in lines(job / "sdk/metrics.jsonl")] == [4]
+
+
+@pytest.mark.parametrize("high", [True, False])
+def test_a_file_that_has_the_number_of_the_metrics_gets_no_line(
+    job: Path, high: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers are given from the lowest on; where ours had to be low, each line looks first."""
+    if not high:
+        monkeypatch.setattr(progress, "_raised", lambda fd: fd)
+    headway.log(loss=1.0, step=1)
+    mine = progress._metrics[0]
+    assert (mine >= progress.HIGH_FD) is high
+    os.close(mine)
+    with (job / "model.bin").open("wb") as other:
+        assert (other.fileno() == mine) is not high
+        headway.log(loss=2.0, step=2)
+    assert (job / "model.bin").read_bytes() == b""
+    assert [each["step"] for each in lines(job / "sdk/metrics.jsonl")] == [1, 2]
 
 
 def test_processes_that_are_forked_while_it_is_open_share_the_file(job: Path) -> None:

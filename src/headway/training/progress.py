@@ -17,8 +17,16 @@ if TYPE_CHECKING:
 _signalled: list[tuple[float, int]] = []
 _listening = False
 _last_step = -1
-# By path: its descriptor, and the device and inode that it was opened on.
-_files: dict[str, tuple[int, tuple[int, int]]] = {}
+# Read once: between two steps of a training each look at the environment costs as much as writing a line.
+_places: tuple[str, str] | None = None
+# The metrics' file, while it is open: its descriptor, device and inode, and until when it need not be looked at again.
+_metrics = (-1, 0, 0)
+_sure_until = 0.0
+# Names of metrics as they stand in a line.
+_names: dict[str, str] = {}
+NAMES_MAX = 10_000
+SURE_S = 0.5
+HIGH_FD = 512
 
 
 class Resume:
@@ -110,31 +118,61 @@ def stop_requested() -> Notice | None:
     From the first call on, the signal that comes with a notice no longer ends the process: save, then end by yourself.
     """
     _listen()
-    file = os.environ.get("HEADWAY_NOTICE_FILE")
-    if file:
-        try:
-            os.stat(file)
-        except OSError:
-            pass
-        else:
-            return _read_notice(file)
+    file = _where()[1]
+    if file and os.access(file, os.F_OK):
+        return _read_notice(file)
     return Notice("signal", None) if _signalled else None
 
 
 def log(metrics: Mapping[str, Any] | None = None, step: int | None = None, **more: Any) -> None:
     """Record metrics of a step: `headway.log({"loss": loss}, step=step)`. Without a step: one more than the last."""
     global _last_step
-    if metrics is not None and not hasattr(metrics, "keys"):
-        raise TypeError(f"log: expected names and values, not {metrics!r:.80}; a step is given as step={metrics!r:.80}")
-    if step is None:
-        if _last_step < 0 and os.environ.get("HEADWAY_RESUME_STEP"):
-            _last_step = int(os.environ["HEADWAY_RESUME_STEP"])
-        step = _last_step + 1
-    _last_step = _whole(step)
-    told: dict[str, Any] = {str(name): plain(value) for name, value in {**(metrics or {}), **more}.items()}
-    told["step"] = _last_step
-    told["at"] = time.time()
-    _append("metrics.jsonl", told)
+    if metrics is not None:
+        if not hasattr(metrics, "keys"):
+            said = f"{metrics!r:.80}"
+            raise TypeError(f"log: expected names and values, not {said}; a step is given as step={said}")
+        more = {**metrics, **more}
+    if type(step) is not int or step < 0:
+        step = _next_step(step)
+    _last_step = step
+    if not (_places or _where())[0]:
+        return
+    # By hand and in one place: it is done at every step, and by then none of it is in the processor's caches.
+    line = "{"
+    for name, value in more.items():
+        if type(value) is not float or value - value:
+            value = plain(value)
+        line += (_names.get(name) or _name(name)) + (repr(value) if type(value) is float else _json(value)) + ", "
+    now = time.time()
+    data = f'{line}"step": {step}, "at": {now!r}}}\n'.encode()
+    if now < _sure_until:
+        try:
+            os.write(_metrics[0], data)
+            return
+        except OSError:
+            pass
+    _write_metrics(data, now)
+
+
+def _next_step(step: Any) -> int:
+    """A step that was given as something else than a plain number, or not at all."""
+    if step is not None:
+        return _whole(step)
+    resumed = os.environ.get("HEADWAY_RESUME_STEP")
+    return (int(resumed) if _last_step < 0 and resumed else _last_step) + 1
+
+
+def _name(name: Any) -> str:
+    if len(_names) >= NAMES_MAX:
+        _names.clear()
+    made = _names[name] = _json(str(name)) + ": "
+    return made
+
+
+def _json(value: Any) -> str:
+    import json
+
+    return json.dumps(value)
 
 
 def params(**defaults: Any) -> dict[str, Any]:
@@ -224,43 +262,77 @@ def _bring(source: str, target: str) -> None:
     os.rename(fresh, target)
 
 
+def _where() -> tuple[str, str]:
+    """The folder of the SDK's files, and the file of a notice; empty outside a job."""
+    global _places
+    if _places is None:
+        _places = (os.environ.get("HEADWAY_SDK_DIR") or "", os.environ.get("HEADWAY_NOTICE_FILE") or "")
+    return _places
+
+
 def _append(name: str, told: Mapping[str, Any]) -> None:
     """One line in one write: ranks that share the file cannot tear each other's."""
-    folder = os.environ.get("HEADWAY_SDK_DIR")
+    folder = _where()[0]
     if not folder:
         return
-    import json
-
-    line = json.dumps(told).encode() + b"\n"
     try:
-        os.write(_opened(os.path.join(folder, name)), line)
+        fd = _open_to_append(os.path.join(folder, name))
     except OSError:
-        pass  # A full or broken disk must not end the training; the files themselves are still seen.
+        return  # A full or broken disk must not end the training; the files themselves are still seen.
+    try:
+        os.write(fd, _json(told).encode() + b"\n")
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
 
 
-def _opened(path: str) -> int:
-    """The file, open for appending. It stays open: opening it anew takes longer than writing the line.
-
-    Whether it still is that file is looked at each time: a script may close what it does not know, and its next file
-    then has the same number.
-    """
-    fd, was = _files.get(path, (-1, None))
-    if was is not None:
-        try:
-            now = os.fstat(fd)
-            if (now.st_dev, now.st_ino) == was and now.st_nlink:
-                return fd
-        except OSError:
-            pass  # Closed by somebody.
+def _open_to_append(path: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
-        fd = os.open(path, flags, 0o600)
+        return os.open(path, flags, 0o600)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        fd = os.open(path, flags, 0o600)
-    made = os.fstat(fd)
-    _files[path] = (fd, (made.st_dev, made.st_ino))
-    return fd
+        return os.open(path, flags, 0o600)
+
+
+def _write_metrics(data: bytes, now: float) -> None:
+    """Into a file that stays open: opening it anew takes longer than writing a line.
+
+    Whether it still is that file must be looked at: a script may close what it does not know, and another file may then
+    have its number. Numbers are given from the lowest on, so one that is high is safe for the next moment.
+    """
+    global _metrics, _sure_until
+    fd, device, inode = _metrics
+    try:
+        if fd < 0 or not _is_file(fd, device, inode):
+            fd = _raised(_open_to_append(os.path.join(_where()[0], "metrics.jsonl")))
+            found = os.fstat(fd)
+            _metrics = (fd, found.st_dev, found.st_ino)
+        _sure_until = now + SURE_S if fd >= HIGH_FD else 0.0
+        os.write(fd, data)
+    except OSError:
+        pass  # A full or broken disk must not end the training.
+
+
+def _is_file(fd: int, device: int, inode: int) -> bool:
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return False  # Closed by somebody.
+    return found.st_ino == inode and found.st_dev == device and found.st_nlink > 0
+
+
+def _raised(fd: int) -> int:
+    """The same file with a high number, where the limit of open files allows one."""
+    import fcntl
+
+    try:
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
+    except OSError:
+        return fd
+    os.close(fd)
+    return high
 
 
 def _read_notice(file: str) -> Notice:
