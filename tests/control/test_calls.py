@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,21 @@ def test_a_node_that_was_given_up_is_asked_who_it_is() -> None:
     reply = reply_to(leader, seq=2, leader_epoch=0, reports_digest="0" * 16, duties_digest="0" * 16)
     assert reply["resend"]
     assert reply["lease_left_s"] is None
+
+
+def test_a_node_keeps_the_longer_lease_that_it_was_granted_when_its_pool_gets_a_shorter_one() -> None:
+    """It may never hear of the shorter one, and its ranks run on until the longer one is over."""
+    leader = a_leader_with_a_running_job()
+    pools = leader.cycle.book.house.pools
+    pools["local"] = replace(pools["local"], lease_s=200.0)
+    reply_to(leader, seq=9, leader_epoch=0, reports_digest="0" * 16, duties_digest="0" * 16)
+    pools["local"] = replace(pools["local"], lease_s=60.0)
+    for _ in range(150):
+        leader.tick()
+    assert job_of(leader).state is State.RUNNING
+    for _ in range(100):
+        leader.tick()
+    assert job_of(leader).retries.platform == 1
 
 
 def test_a_task_that_nobody_wants_any_more_is_gone_whoever_brings_it_up() -> None:

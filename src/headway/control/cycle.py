@@ -321,13 +321,15 @@ class Cycle:
         pool = self.book.house.pools.get(node.pool) if node else None
         session.follow = self._followed(session)
         session.said += 1
+        # A node that we do not know holds no lease: nobody here counts it.
+        lease_s = None if node is None else pool.lease_s if pool else 60.0
+        session.leased_until = max(session.leased_until, session.heard_at + (lease_s or 0.0) * 1.01)
         visits = self.book.doors.tell(session.node, now) if self.book.doors.rings else []
         return {
             **({"visits": visits} if visits else {}),
             "leader_epoch": self.epoch,
             "said": session.said,
-            # A node that we do not know holds no lease: nobody here counts it.
-            "lease_left_s": None if node is None else pool.lease_s if pool else 60.0,
+            "lease_left_s": lease_s,
             "full": full,
             "duties": to_do,
             "gone": gone,
@@ -484,7 +486,8 @@ class Cycle:
             silent_s = mono - session.heard_at
             pool = self.book.house.pools.get(known.pool)
             lease_s = pool.lease_s if pool else 1800.0
-            if silent_s > lease_s * 1.01 + self.settings.lease_margin_s:
+            over_at = max(session.heard_at + lease_s * 1.01, session.leased_until)
+            if mono > over_at + self.settings.lease_margin_s:
                 due.append(GiveUp(node, f"{node} was silent for {show_duration(silent_s)}, longer than its lease"))
             elif silent_s > self.settings.silent_after_s and not session.silent and not session.parked:
                 session.silent = True

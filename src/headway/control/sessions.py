@@ -36,6 +36,7 @@ class Session:
     agent_epoch: int = 0
     seq: int = 0  # Of the newest call of this agent that was heard.
     heard_at: float = 0.0
+    leased_until: float = 0.0  # The end of the longest lease that it may hold: a shorter one may not have reached it.
     silent: bool = False
     closed_because: str = ""  # Why nothing is placed there although it is heard, such as a notice.
     servers: tuple[str, ...] = ()  # All servers, as this node was told.
