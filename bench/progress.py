@@ -9,7 +9,6 @@ import hashlib
 import http.client
 import json
 import os
-import shutil
 import statistics
 import sys
 import tempfile
@@ -68,19 +67,19 @@ def measure() -> list[Measured]:
 
 def _sync(what: str, fill: Callable[[Path], None], change: Callable[[Path], int]) -> list[Measured]:
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as home:
-        source, storage = Path(home) / "checkpoints", Path(home) / "storage"
+        source = Path(home) / "checkpoints"
         source.mkdir()
         fill(source)
         os.sync()
         plain, ours = [], []
-        known = Known()
         for number in range(TIMES):
-            plain.append(_plain_copy(source, Path(home) / "copy"))
-            shutil.rmtree(storage, ignore_errors=True)
+            # Nothing is removed before all is done: what a copy gets back of the disk may be faster than what is new.
+            plain.append(_plain_copy(source, Path(home) / f"copy-{number}"))
+            storage, known = Path(home) / f"storage-{number}", Known()
             storage.mkdir()
             os.sync()
-            known = Known()
             ours.append(_send(source, storage, known, number)[0])
+            os.sync()
         changed = change(source)
         again_s, sent = _send(source, storage, known, TIMES)
     return [
@@ -117,7 +116,6 @@ def _change_many_files(place: Path) -> int:
 
 
 def _plain_copy(source: Path, target: Path) -> float:
-    shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     begin = time.perf_counter()
     for path in sorted(source.iterdir()):
