@@ -13,7 +13,7 @@ import time
 from headway_agent.charges import ARTIFACT_QUIET_S
 from headway_agent.parts import Changed, signature_of
 from headway_agent.restoring import look, unkeepable
-from headway_agent.storing import NotJoined
+from headway_agent.storing import NotJoined, aligned_buffer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,15 +159,16 @@ def _store_piece(objects: Objects, sent: Sent, key: str, fd: int, want: int, dig
     if want > objects.chunk_bytes:
         return _store_chunks(objects, sent, key, fd, want, digest)
     draft = objects.draft()
+    room = memoryview(aligned_buffer(min(PIECE_BYTES, max(want, 1))))
     have = 0
     try:
         while have < want:
-            piece = os.read(fd, min(PIECE_BYTES, want - have))
-            if not piece:
+            count = os.readv(fd, [room[: want - have]])
+            if not count:
                 break
-            digest.update(piece)
-            draft.write(piece)
-            have += len(piece)
+            digest.update(room[:count])
+            draft.write(room[:count])
+            have += count
         draft.finish(key)
     except BaseException:
         draft.drop()

@@ -6,16 +6,16 @@ so 10,000 small files are a few objects. One thread reads and hashes, one writes
 
 from __future__ import annotations
 
-import mmap
 import os
 import queue
 import stat
 import threading
 
-from headway_agent.storing import StoreFailed
+from headway_agent.storing import BLOCK_BYTES, StoreFailed, aligned_buffer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import mmap
     from typing import Any, Callable, Mapping
 
     from headway_agent.completeness import Signature
@@ -118,6 +118,7 @@ class Sender:
 
     def _room(self, want: int) -> memoryview:
         if self._fill + want > len(self._buffer):
+            self._round_up()
             self._push()
             self._buffer = self._writer.buffer(self._buffer_bytes)
             self._begin = self._fill = 0
@@ -138,6 +139,13 @@ class Sender:
         self._offset += size
         self.sent_bytes += size
         return place
+
+    def _round_up(self) -> None:
+        """Let the next buffer begin at a block of the object: only so can it be written past the page cache."""
+        gap = min(-self._offset % BLOCK_BYTES, len(self._buffer) - self._fill)
+        self._buffer[self._fill : self._fill + gap] = bytes(gap)
+        self._fill += gap
+        self._offset += gap
 
     def _push(self) -> None:
         if self._fill > self._begin:
@@ -197,7 +205,7 @@ class _Writer:
         if self._buffers:
             self._jobs.put(("free", self._buffers[-1])) if self._thread else self._free.put(self._buffers[-1])
         if len(self._buffers) < (BUFFERS if self._thread else 1):
-            fresh = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # Shared pages come dearer.
+            fresh = aligned_buffer(size)
             self._buffers.append(fresh)
             return fresh
         taken = self._free.get()

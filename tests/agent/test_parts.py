@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import fcntl
 import json
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -183,6 +187,59 @@ def test_a_failed_send_goes_on_where_it_stopped(kept: Kept, monkeypatch: pytest.
     assert kept.send()[1] == (150 - 64) * MIB
 
 
+def test_a_checkpoint_takes_no_room_in_the_page_cache(kept: Kept) -> None:
+    """What the training reads again and again stays there instead: files of any size, one after the other."""
+    for name, size in {"a": 5 * MIB + 17, "b": 3, "c": 3 * MIB, "d": 700_000}.items():
+        (kept.source / name).write_bytes(os.urandom(size))
+    if not _goes_past_the_cache(kept.storage / "probe"):
+        pytest.skip(f"the file system of {kept.storage} keeps everything in memory")
+    kept.send()
+    stored = list((kept.storage / "parts").iterdir())
+    pages = sum(path.stat().st_size // 4096 + 1 for path in stored)
+    assert sum(_cached_pages(path) for path in stored) < pages / 20
+
+
+@pytest.mark.parametrize("where", ["fcntl", "write"])
+def test_where_nothing_goes_past_the_page_cache_all_is_stored_the_same(
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    content = os.urandom(3 * MIB + 5)
+    (kept.source / "model").write_bytes(content)
+    refused: list[str] = []
+    control, write = storing.fcntl.fcntl, os.write
+
+    def controls(fd: int, what: int, flags: int = 0) -> int:
+        if flags & os.O_DIRECT and where == "fcntl":
+            refused.append(where)
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return control(fd, what, flags)
+
+    def writes(fd: int, piece: bytes) -> int:
+        if control(fd, storing.fcntl.F_GETFL) & os.O_DIRECT:
+            refused.append(where)
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return write(fd, piece)
+
+    monkeypatch.setattr(storing.fcntl, "fcntl", controls)
+    monkeypatch.setattr(os, "write", writes)
+    entries, _ = kept.send()
+    restore(kept.objects, kept.manifest(entries), str(tmp_path / "back"), lambda: None)
+    assert refused
+    assert (tmp_path / "back/model").read_bytes() == content
+
+
+def test_a_disk_that_fails_past_the_page_cache_is_said(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    (kept.source / "model").write_bytes(os.urandom(3 * MIB))
+
+    def full(fd: int, piece: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(storing.StoreFailed, match="no space left"):
+        kept.send()
+    assert not list((kept.storage / ".drafts").iterdir())
+
+
 def test_parts_that_adjoin_are_read_together() -> None:
     parts = [
         {"key": "a", "offset": 0, "size": 4},
@@ -251,3 +308,30 @@ def test_the_first_pack_of_a_node_outlives_a_power_cut_with_the_directories_that
     synced.clear()
     store_in_folder(str(tmp_path))("logs/n1/1-2", b"x")
     assert [name for name in synced if not name.endswith(".new")] == ["logs/n1"]
+
+
+def _goes_past_the_cache(probe: Path) -> bool:
+    fd = os.open(probe, os.O_WRONLY | os.O_CREAT)
+    try:
+        draft = storing.aligned_buffer(1 << 16)
+        fcntl.fcntl(fd, fcntl.F_SETFL, os.O_DIRECT)
+        os.write(fd, draft)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return not _cached_pages(probe)
+
+
+def _cached_pages(path: Path) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = path.stat().st_size
+    with path.open("rb") as file, mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE) as pages:
+        resident = (ctypes.c_ubyte * (-(-size // 4096)))()
+        first = ctypes.c_char.from_buffer(pages)
+        try:
+            if libc.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), resident):
+                raise OSError(ctypes.get_errno(), "mincore")
+        finally:
+            del first
+    return sum(page & 1 for page in resident)
