@@ -205,9 +205,8 @@ class _Writer:
         if self._buffers:
             self._jobs.put(("free", self._buffers[-1])) if self._thread else self._free.put(self._buffers[-1])
         if len(self._buffers) < (BUFFERS if self._thread else 1):
-            fresh = aligned_buffer(size)
-            self._buffers.append(fresh)
-            return fresh
+            self._buffers.append(_new_buffer(size))
+            return self._buffers[-1]
         taken = self._free.get()
         self._buffers.remove(taken)
         self._buffers.append(taken)  # The last one is the one in use.
@@ -294,11 +293,29 @@ class _Writer:
             thread.join()
         self._finishers = []
         for buffer in self._buffers:
-            try:
-                buffer.close()
-            except BufferError:
-                pass  # A view of it is in a traceback; it goes with that.
+            _give_back(buffer)
         self._buffers = []
+
+
+_spare: list[mmap.mmap] = []  # At most one: memory that is fresh costs more than reading a small checkpoint into it.
+
+
+def _new_buffer(size: int) -> mmap.mmap:
+    try:
+        spare = _spare.pop()
+    except IndexError:
+        return aligned_buffer(size)
+    return spare if len(spare) >= size else aligned_buffer(size)
+
+
+def _give_back(buffer: mmap.mmap) -> None:
+    if not _spare and len(buffer) == SMALL_PART_BYTES:
+        _spare.append(buffer)
+        return
+    try:
+        buffer.close()
+    except BufferError:
+        pass  # A view of it is in a traceback; it goes with that.
 
 
 def signature_of(found: os.stat_result) -> Signature:
