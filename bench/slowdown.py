@@ -1,10 +1,13 @@
-"""What Headway costs a training: what it has to do and to wait for, what our processes use, and its speed as a whole.
+"""What Headway costs a training: by how much it is slower with Headway than without, and what our processes use.
 
-The first two are counted inside a training under Headway and inside a bare one, as parts of its own time: whatever else
-the machine does then stretches the part and the whole alike. The speed is compared directly: both run at the same time,
-and only one goes on at any moment; every fifth of a second they change places, and with the bare one's turn all of
-Headway is stopped too. Even so, on a shared machine two bare trainings differ by more than what is sought, so the whole
-only shows that nothing large is overlooked. `python -m bench.slowdown MINUTES` looks longer than the benchmark does.
+One and the same training runs with and without Headway by turns. Without means: its calls do nothing, its checkpoints
+go where nobody looks, and all our processes are stopped. One process, because where a process lies in memory makes it
+faster or slower by some percent for as long as it lives.
+
+On a shared machine a neighbour on the other half of a core makes it twice as slow for seconds or minutes, so steps per
+second say little. What is compared is what a step consists of: the time in calls and the time in a queue for a
+processor, each as a share of the turn's time, and the work, by those of its parts that nobody disturbed.
+`python -m bench.slowdown MINUTES` looks longer than the benchmark does, and says steps per second too.
 """
 
 from __future__ import annotations
@@ -14,11 +17,10 @@ import mmap
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,170 +28,197 @@ from pathlib import Path
 from bench.house import House, house
 from bench.idle import cpu_s, our_pids
 
-LOOK_S = 90.0
-PAIR_S = 15.0  # Then both begin anew: where a process lies in memory makes it faster or slower for good.
-WINDOW_S = 0.2
+LOOK_S = 120.0
+TURN_S = (4.0, 7.0)  # Of a length that is drawn anew, so that no turn always has the same checkpoints in it.
+SETTLE_S = 0.7  # Between two turns: what is under way ends, what is overdue is done. It counts for neither.
 WARM_STEPS, LONG_STEPS, SAVE_EVERY = 300, 2000, 300
 BEGIN_S_MAX = 300.0
 DRAWS = 2000
+UNDISTURBED = 1.25  # A part of the work counts when it took at most so much longer than the fastest tenth.
 
-# At each step a metric, at every tenth a line, now and then a checkpoint. How far it has come stands in a file that is
-# mapped into memory, where telling it costs nothing: twentieths of a step, pid, nanoseconds in all that is not work.
+WITH, WITHOUT, BETWEEN = 0, 1, 2
+PID, STEPS, WANTED, MODE, WALL, CALLS, WAITS, PARTS = 0, 1, 2, 3, 4, 7, 10, 13
+BUCKETS, BUCKET_NS = 1000, 2000
+WORDS = PARTS + 3 * BUCKETS
+
+# At each step a metric, at every tenth a line, now and then a checkpoint. All that it counts stands in a file which is
+# mapped into memory: telling it costs nothing.
 TRAINING = f"""
 import mmap, os, sys
 from time import perf_counter_ns
 import headway
-place, told = os.environ.get("HEADWAY_CHECKPOINT_DIR") or sys.argv[1], sys.argv[2]
+kept, elsewhere, told = os.environ["HEADWAY_CHECKPOINT_DIR"], *sys.argv[1:3]
 with open(told + ".new", "wb") as file:
-    file.write(bytes(24))
+    file.write(bytes(8 * {WORDS}))
 os.rename(told + ".new", told)
 with open(told, "r+b") as file:
-    done = memoryview(mmap.mmap(file.fileno(), 24)).cast("Q")
-def work():
+    counts = memoryview(mmap.mmap(file.fileno(), 8 * {WORDS})).cast("Q")
+def waited():
+    with open("/proc/self/schedstat") as file:
+        return int(file.read().split()[1])
+def nothing(**values):
+    pass
+def work(place):
     total = 0.0
     for part in range(20):
+        begin = perf_counter_ns()
         for i in range(3000):
             total += (i * 7919 % 104729) ** 0.5
-        done[0] += 1
+        counts[place + min((perf_counter_ns() - begin) // {BUCKET_NS}, {BUCKETS - 1})] += 1
     return total
 model = os.urandom(4 << 20)
-done[1] = os.getpid()
-step = 0
+counts[{PID}] = os.getpid()
+mode, since, waits, step = counts[{WANTED}], perf_counter_ns(), waited(), 0
 while True:
     step += 1
-    loss = work()
+    loss = work({PARTS} + {BUCKETS} * mode)
     begin = perf_counter_ns()
-    headway.log(step=step, loss=loss)
+    log, place = (headway.log, kept) if mode == {WITH} else (nothing, elsewhere)
+    log(step=step, loss=loss)
     if step % 10 == 0:
         print("step", step, "loss", loss, flush=True)
     if step % {SAVE_EVERY} == 0:
         with open(f"{{place}}/model.tmp", "wb") as file:
             file.write(model)
         os.replace(f"{{place}}/model.tmp", f"{{place}}/model-{{step // {SAVE_EVERY} % 5}}.pt")
-    done[2] += perf_counter_ns() - begin
+    counts[{CALLS} + mode] += perf_counter_ns() - begin
+    counts[{STEPS}] = step
+    if counts[{WANTED}] != mode:
+        counts[{WALL} + mode] += perf_counter_ns() - since
+        counts[{WAITS} + mode] += waited() - waits
+        mode, since, waits = counts[{WANTED}], perf_counter_ns(), waited()
+        counts[{MODE}] = mode
 """
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one of the two did in its turn."""
+    """What the training did in one turn: seconds, and parts of its work by how long they took."""
 
     wall_s: float
-    parts: int
+    calls_s: float
+    waits_s: float
+    parts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """All turns of one kind as one."""
+
+    calls: float  # As shares of its time.
+    waits: float
+    part_s: float  # An undisturbed part of the work.
+    rate: float  # Parts per second of all its time, whatever disturbed them.
 
 
 @dataclass(frozen=True)
 class SlowDown:
-    calls_percent: float  # More of its time in metrics, lines and checkpoints than without Headway.
-    waits_percent: float  # More of its time in a queue for a processor.
-    ours_percent: float  # Processor time of server, agent and keeper, of that of the training.
-    parts: tuple[tuple[str, float], ...]
     slower_percent: float
     slower_interval: tuple[float, float]  # Where that lies with 95 % probability.
+    calls_percent: float  # More of its time in metrics, lines and checkpoints than without Headway.
+    waits_percent: float  # More of its time in a queue for a processor.
+    work_percent: float  # Longer for an undisturbed part of its work.
+    rate_percent: float  # Fewer steps a second, as the machine happened to be.
+    ours_percent: float  # Processor time of server, agent and keeper, of that of the training.
+    parts: tuple[tuple[str, float], ...]
 
 
 class Training:
-    """A running training, and how far it has come."""
+    """A running training, what it has counted, and which turn it is in."""
 
     def __init__(self, told: Path) -> None:
         _until(told.exists, "its first line")
         with told.open("r+b") as file:
-            self._told = memoryview(mmap.mmap(file.fileno(), 24)).cast("Q")
+            self._counts = memoryview(mmap.mmap(file.fileno(), 8 * WORDS)).cast("Q")
         _until(lambda: self.steps >= WARM_STEPS, f"step {WARM_STEPS}")
-        self.pid = int(self._told[1])
-
-    @property
-    def parts(self) -> int:
-        return int(self._told[0])
+        self.pid = int(self._counts[PID])
 
     @property
     def steps(self) -> int:
-        return self.parts // 20
+        return int(self._counts[STEPS])
 
-    @property
-    def calls_s(self) -> float:
-        return int(self._told[2]) / 1e9
+    def turn_to(self, mode: int) -> None:
+        self._counts[WANTED] = mode
+        _until(lambda: self._counts[MODE] == mode, "its next step")
 
-    @property
-    def waits_s(self) -> float:
-        """For how long it could have run, and another process was on its processor."""
-        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+    def so_far(self, mode: int) -> Turn:
+        """All that it counted in turns of this kind that are over."""
+        wall, calls, waits = (int(self._counts[place + mode]) / 1e9 for place in (WALL, CALLS, WAITS))
+        begin = PARTS + BUCKETS * mode
+        return Turn(wall, calls, waits, tuple(self._counts[begin : begin + BUCKETS]))
 
 
 def measure(look_s: float = LOOK_S) -> SlowDown:
-    withins: list[Turn] = []
-    withouts: list[Turn] = []
     with house() as mine:
         script = mine.home / "training.py"
         script.write_text(TRAINING)
-        pids = our_pids(mine)  # Before a training begins, which descends from the keeper.
+        pids = our_pids(mine)  # Before the training begins, which descends from the keeper.
         with _within(mine, script) as training:
-            calls, waits, ours = _shares(mine, training, pids)
-        with _without(mine, script) as training:
-            bare_calls, bare_waits, _ = _shares(mine, training, [])
-        for _ in range(max(1, round(look_s / PAIR_S))):
-            with _within(mine, script) as within, _without(mine, script) as without:
-                _by_turns((withins, within, pids), (withouts, without, []))
+            ours = _processor_time(mine, training, pids)
+            pairs = _by_turns(training, pids, look_s)
+    within, without = (_together(turns, _limit(pairs)) for turns in zip(*pairs, strict=True))
     return SlowDown(
-        calls - bare_calls,
-        waits - bare_waits,
+        slower_percent(pairs),
+        interval(pairs),
+        (within.calls - without.calls) * 100,
+        (within.waits - without.waits) * 100,
+        (within.part_s / without.part_s - 1) * 100,
+        (without.rate / within.rate - 1) * 100,
         sum(ours.values()),
         tuple(ours.items()),
-        slower_percent(withins, withouts),
-        interval(withins, withouts),
     )
 
 
-# --- as parts of a training's own time -------------------------------------------------------------------------------
-
-
-def _shares(mine: House, training: Training, pids: list[int]) -> tuple[float, float, dict[str, float]]:
-    """Of a training's time: in calls and lines, in a queue for a processor; and our processes, by their names."""
+def _processor_time(mine: House, training: Training, pids: list[int]) -> dict[str, float]:
+    """What our processes use, by their names, in percent of the training's own."""
     names = {mine.server_pid: "server"}
     for node_dir in mine.node_dirs:
         names |= {json.loads((node_dir / f"{name}.pid").read_text())["pid"]: name for name in ("agent", "keeper")}
-    begun, used = (time.perf_counter(), training.calls_s, training.waits_s), {pid: cpu_s(pid) for pid in pids}
-    worked_s = cpu_s(training.pid)
-    _until(lambda: training.steps >= WARM_STEPS + LONG_STEPS, f"step {WARM_STEPS + LONG_STEPS}")
-    wall_s, calls_s, waits_s = (
-        now - before
-        for now, before in zip((time.perf_counter(), training.calls_s, training.waits_s), begun, strict=True)
-    )
+    used, worked_s, last = {pid: cpu_s(pid) for pid in pids}, cpu_s(training.pid), training.steps + LONG_STEPS
+    _until(lambda: training.steps >= last, f"step {last}")
     worked_s = cpu_s(training.pid) - worked_s
     ours: dict[str, float] = {}
     for pid in pids:
         name = names.get(pid, "guard")
         ours[name] = ours.get(name, 0.0) + (cpu_s(pid) - used[pid]) / worked_s * 100
-    return calls_s / wall_s * 100, waits_s / wall_s * 100, ours
+    return ours
 
 
 # --- by turns --------------------------------------------------------------------------------------------------------
 
-Side = tuple[list[Turn], Training, list[int]]
+Pair = tuple[Turn, Turn]  # With Headway, without.
 
 
-def _by_turns(*sides: Side) -> None:
-    """Let them go on one at a time, each with its others; which is first is drawn anew. Afterwards all go on."""
-    chance, order = random.Random(1), list(sides)
-    everybody = [pid for _, training, others in sides for pid in (training.pid, *others)]
+def _by_turns(training: Training, pids: list[int], look_s: float) -> list[Pair]:
+    chance, pairs = random.Random(1), []
+    until = time.monotonic() + look_s
     try:
-        _signal(signal.SIGSTOP, everybody)
-        until = time.monotonic() + PAIR_S
         while time.monotonic() < until:
-            chance.shuffle(order)
-            for found, training, others in order:
-                found.append(_turn(training, others))
+            found = {}
+            for mode in chance.sample((WITH, WITHOUT), 2):
+                found[mode] = _turn(training, mode, pids, chance.uniform(*TURN_S))
+            pairs.append((found[WITH], found[WITHOUT]))
     finally:
-        _signal(signal.SIGCONT, everybody)
+        _signal(signal.SIGCONT, pids)
+    return pairs
 
 
-def _turn(training: Training, others: list[int]) -> Turn:
-    before = training.parts
-    _signal(signal.SIGCONT, [*others, training.pid])
-    begin = time.perf_counter()
-    time.sleep(WINDOW_S)
-    _signal(signal.SIGSTOP, [training.pid, *others])
-    return Turn(time.perf_counter() - begin, training.parts - before)
+def _turn(training: Training, mode: int, pids: list[int], turn_s: float) -> Turn:
+    training.turn_to(BETWEEN)
+    time.sleep(SETTLE_S)
+    _signal(signal.SIGCONT if mode == WITH else signal.SIGSTOP, pids)
+    time.sleep(SETTLE_S)
+    before = training.so_far(mode)
+    training.turn_to(mode)
+    time.sleep(turn_s)
+    training.turn_to(BETWEEN)
+    after = training.so_far(mode)
+    return Turn(
+        after.wall_s - before.wall_s,
+        after.calls_s - before.calls_s,
+        after.waits_s - before.waits_s,
+        tuple(now - then for now, then in zip(after.parts, before.parts, strict=True)),
+    )
 
 
 def _signal(number: signal.Signals, pids: list[int]) -> None:
@@ -197,25 +226,47 @@ def _signal(number: signal.Signals, pids: list[int]) -> None:
         os.kill(pid, number)
 
 
-def slower_percent(withins: list[Turn], withouts: list[Turn]) -> float:
-    def speed(turns: list[Turn]) -> float:
-        return sum(turn.parts for turn in turns) / sum(turn.wall_s for turn in turns)
+def slower_percent(pairs: Sequence[Pair]) -> float:
+    """How much longer a step takes with Headway, for each second of work that nobody disturbed."""
+    within, without = (_together(turns, _limit(pairs)) for turns in zip(*pairs, strict=True))
+    steps = [side.part_s / (1 - side.calls - side.waits) for side in (within, without)]
+    return (steps[0] / steps[1] - 1) * 100
 
-    return (speed(withouts) / speed(withins) - 1) * 100
 
-
-def interval(withins: list[Turn], withouts: list[Turn]) -> tuple[float, float]:
+def interval(pairs: Sequence[Pair]) -> tuple[float, float]:
     """Where the slow-down lies with 95 % probability, by drawing from the pairs of turns again and again."""
-    chance, pairs = random.Random(1), list(zip(withins, withouts, strict=True))
-    found = []
-    for _ in range(DRAWS):
-        drawn = chance.choices(pairs, k=len(pairs))
-        found.append(slower_percent([within for within, _ in drawn], [without for _, without in drawn]))
-    found.sort()
+    chance = random.Random(1)
+    found = sorted(slower_percent(chance.choices(pairs, k=len(pairs))) for _ in range(DRAWS))
     return found[DRAWS // 40], found[-DRAWS // 40 - 1]
 
 
-# --- trainings -------------------------------------------------------------------------------------------------------
+def _limit(pairs: Sequence[Pair]) -> int:
+    """From which bucket on a part counts as disturbed."""
+    everything = _sum(turn for pair in pairs for turn in pair)
+    left = sum(everything) // 10
+    for bucket, count in enumerate(everything):
+        left -= count
+        if left <= 0:
+            return int((bucket + 1) * UNDISTURBED)
+    raise RuntimeError("the training did nothing")
+
+
+def _together(turns: Sequence[Turn], limit: int) -> Sides:
+    wall_s, parts = sum(turn.wall_s for turn in turns), _sum(turns)
+    fast = sum((bucket + 0.5) * BUCKET_NS / 1e9 * count for bucket, count in enumerate(parts[:limit]))
+    return Sides(
+        sum(turn.calls_s for turn in turns) / wall_s,
+        sum(turn.waits_s for turn in turns) / wall_s,
+        fast / sum(parts[:limit]),
+        sum(parts) / wall_s,
+    )
+
+
+def _sum(turns: Iterable[Turn]) -> list[int]:
+    return [sum(counts) for counts in zip(*(turn.parts for turn in turns), strict=True)]
+
+
+# --- the training ----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -233,20 +284,6 @@ def _within(mine: House, script: Path) -> Iterator[Training]:
             _until(lambda: json.loads(mine.run("describe", job, "--json"))["state"] == "cancelled", "its end")
 
 
-@contextmanager
-def _without(mine: House, script: Path) -> Iterator[Training]:
-    with tempfile.TemporaryDirectory(dir=mine.home) as place:
-        told = Path(place) / "told"
-        with (Path(place) / "out").open("wb") as output:
-            words = [sys.executable, str(script), place, str(told)]
-            child = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, env=mine.env)
-        try:
-            yield Training(told)
-        finally:
-            child.kill()
-            child.wait()
-
-
 def _until(condition: Callable[[], bool], what: str) -> None:
     give_up_at = time.monotonic() + BEGIN_S_MAX
     while not condition():
@@ -257,13 +294,13 @@ def _until(condition: Callable[[], bool], what: str) -> None:
 
 def main(minutes: float) -> None:
     found = measure(minutes * 60)
-    lost = found.calls_percent + found.waits_percent
-    print(f"of its time a training gives up {lost:.2f} %: {found.calls_percent:.2f} in calls, ", end="")
-    print(f"{found.waits_percent:.2f} in waiting for a processor")
+    low, high = found.slower_interval
+    print(f"a step takes {found.slower_percent:.2f} % longer with Headway, with 95 % probability {low:.2f} to {high:.2f} %:")
+    print(f"  {found.calls_percent:.2f} in calls, {found.waits_percent:.2f} in waiting for a processor, ", end="")
+    print(f"{found.work_percent:.2f} in slower work")
+    print(f"as the machine happened to be, {found.rate_percent:.2f} % fewer steps a second")
     parts = ", ".join(f"{name} {percent:.2f}" for name, percent in found.parts)
     print(f"all our processes use {found.ours_percent:.2f} % of its processor time ({parts})")
-    print(f"as a whole it is slower by {found.slower_percent:.2f} %, with 95 % probability ", end="")
-    print("by {:.2f} to {:.2f} %".format(*found.slower_interval))
 
 
 if __name__ == "__main__":
