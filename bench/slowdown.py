@@ -28,7 +28,7 @@ from pathlib import Path
 from bench.house import House, house
 from bench.idle import cpu_s, our_pids
 
-LOOK_S = 120.0
+LOOK_S = 180.0
 TURN_S = (4.0, 7.0)  # Of a length that is drawn anew, so that no turn always has the same checkpoints in it.
 SETTLE_S = 0.7  # Between two turns: what is under way ends, what is overdue is done. It counts for neither.
 WARM_STEPS, LONG_STEPS, SAVE_EVERY = 300, 2000, 300
