@@ -295,9 +295,7 @@ def _until(condition: Callable[[], bool], what: str) -> None:
 def main(minutes: float) -> None:
     found = measure(minutes * 60)
     low, high = found.slower_interval
-    print(
-        f"a step takes {found.slower_percent:.2f} % longer with Headway, with 95 % probability {low:.2f} to {high:.2f} %:"
-    )
+    print(f"a step takes {found.slower_percent:.2f} % longer with Headway (95 % interval {low:.2f} to {high:.2f} %):")
     print(f"  {found.calls_percent:.2f} in calls, {found.waits_percent:.2f} in waiting for a processor, ", end="")
     print(f"{found.work_percent:.2f} in slower work")
     print(f"as the machine happened to be, {found.rate_percent:.2f} % fewer steps a second")
