@@ -10,10 +10,11 @@ import os
 import stat
 import time
 
+from headway_agent import pagecache
 from headway_agent.charges import ARTIFACT_QUIET_S
 from headway_agent.parts import Changed, signature_of
 from headway_agent.restoring import look, unkeepable
-from headway_agent.storing import NotJoined, aligned_buffer
+from headway_agent.storing import NotJoined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _store_piece(objects: Objects, sent: Sent, key: str, fd: int, want: int, dig
     if want > objects.chunk_bytes:
         return _store_chunks(objects, sent, key, fd, want, digest)
     draft = objects.draft()
-    room = memoryview(aligned_buffer(min(PIECE_BYTES, max(want, 1))))
+    room = memoryview(pagecache.buffer(min(PIECE_BYTES, max(want, 1))))
     have = 0
     try:
         while have < want:

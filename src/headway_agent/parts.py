@@ -11,7 +11,8 @@ import queue
 import stat
 import threading
 
-from headway_agent.storing import BLOCK_BYTES, StoreFailed, aligned_buffer
+from headway_agent import pagecache
+from headway_agent.storing import StoreFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Sender:
 
     def _round_up(self) -> None:
         """Let the next buffer begin at a block of the object: only so can it be written past the page cache."""
-        gap = min(-self._offset % BLOCK_BYTES, len(self._buffer) - self._fill)
+        gap = min(-self._offset % pagecache.BLOCK_BYTES, len(self._buffer) - self._fill)
         self._buffer[self._fill : self._fill + gap] = bytes(gap)
         self._fill += gap
         self._offset += gap
@@ -304,8 +305,8 @@ def _new_buffer(size: int) -> mmap.mmap:
     try:
         spare = _spare.pop()
     except IndexError:
-        return aligned_buffer(size)
-    return spare if len(spare) >= size else aligned_buffer(size)
+        return pagecache.buffer(size)
+    return spare if len(spare) >= size else pagecache.buffer(size)
 
 
 def _give_back(buffer: mmap.mmap) -> None:

@@ -2,16 +2,15 @@
 
 An object is written as a draft, piece by piece, and exists under its key only once it is finished. In the folder it is
 then as durable as the server's own writes (storage/folder.py): synced, renamed, its directory synced by `settle`.
-Large pieces go past the page cache (decision 0018): it is the training's, and copying into it costs more than the disk.
+Large pieces go past the page cache (pagecache.py).
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import mmap
 import os
 import threading
+
+from headway_agent import pagecache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
 
 DRAFTS = ".drafts"
 ID = "storage-id"  # The object by which a storage place is known again.
-BLOCK_BYTES = 4096  # What goes past the page cache begins and ends at multiples of this, in memory and in the file.
-PAST_CACHE_BYTES_MIN = 64 << 10
-PAST_CACHE = getattr(os, "O_DIRECT", 0)
 
 
 class StoreFailed(Exception):
@@ -79,6 +75,12 @@ class Folder:
         self._number = 0
         self._unsettled: set[str] = set()
         self._lock = threading.Lock()
+        self._cache_avoided: bool | None = None  # Nobody has asked yet.
+
+    def is_cache_avoided(self) -> bool:
+        if self._cache_avoided is None:
+            self._cache_avoided = pagecache.is_avoidable(self.path)
+        return self._cache_avoided
 
     def check(self) -> None:
         """Raise StoreFailed when another folder stands in the place of this one: its disk may not be mounted."""
@@ -175,27 +177,13 @@ class FolderDraft:
     def write(self, piece: Piece) -> None:
         view = memoryview(piece)
         try:
-            if PAST_CACHE and len(view) >= PAST_CACHE_BYTES_MIN:
-                view = self._write_past_cache(view)
+            if len(view) >= pagecache.BYTES_MIN and self._folder.is_cache_avoided():
+                view = pagecache.write(self._fd, view)
             while view:
                 view = view[os.write(self._fd, view) :]
         except OSError as error:
             self.drop()
             raise StoreFailed(_sentence(self._folder.path, error)) from None
-
-    def _write_past_cache(self, view: memoryview) -> memoryview:
-        """Write whole blocks straight to the disk. Returns what is left: all of it where that cannot be done."""
-        flags = fcntl.fcntl(self._fd, fcntl.F_GETFL)
-        try:
-            fcntl.fcntl(self._fd, fcntl.F_SETFL, flags | PAST_CACHE)
-            while len(view) >= BLOCK_BYTES:
-                view = view[os.write(self._fd, view[: len(view) // BLOCK_BYTES * BLOCK_BYTES]) :]
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # A file system without it, or bytes that do not begin at a block.
-                raise
-        finally:
-            fcntl.fcntl(self._fd, fcntl.F_SETFL, flags)
-        return view
 
     def finish(self, key: str) -> None:
         try:
@@ -216,11 +204,6 @@ class FolderDraft:
                 os.unlink(self._path)
             except OSError:
                 pass
-
-
-def aligned_buffer(size: int) -> mmap.mmap:
-    """Memory from which a draft can be written past the page cache."""
-    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # Shared pages come dearer.
 
 
 def make_dir(directory: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headway.core import manifests
-from headway_agent import restoring, storing
+from headway_agent import pagecache, restoring, storing
 from headway_agent.parts import Changed, Known, send_files, signature_of
 from headway_agent.restoring import Bad, look, restore, sealed
 from headway_agent.storing import Folder
@@ -206,7 +206,7 @@ def test_where_nothing_goes_past_the_page_cache_all_is_stored_the_same(
     content = os.urandom(3 * MIB + 5)
     (kept.source / "model").write_bytes(content)
     refused: list[str] = []
-    control, write = storing.fcntl.fcntl, os.write
+    control, write = fcntl.fcntl, os.write
 
     def controls(fd: int, what: int, flags: int = 0) -> int:
         if flags & os.O_DIRECT and where == "fcntl":
@@ -215,12 +215,12 @@ def test_where_nothing_goes_past_the_page_cache_all_is_stored_the_same(
         return control(fd, what, flags)
 
     def writes(fd: int, piece: bytes) -> int:
-        if control(fd, storing.fcntl.F_GETFL) & os.O_DIRECT:
+        if control(fd, fcntl.F_GETFL) & os.O_DIRECT:
             refused.append(where)
             raise OSError(errno.EINVAL, "Invalid argument")
         return write(fd, piece)
 
-    monkeypatch.setattr(storing.fcntl, "fcntl", controls)
+    monkeypatch.setattr(fcntl, "fcntl", controls)
     monkeypatch.setattr(os, "write", writes)
     entries, _ = kept.send()
     restore(kept.objects, kept.manifest(entries), str(tmp_path / "back"), lambda: None)
@@ -313,7 +313,7 @@ def test_the_first_pack_of_a_node_outlives_a_power_cut_with_the_directories_that
 def _goes_past_the_cache(probe: Path) -> bool:
     fd = os.open(probe, os.O_WRONLY | os.O_CREAT)
     try:
-        draft = storing.aligned_buffer(1 << 16)
+        draft = pagecache.buffer(1 << 16)
         fcntl.fcntl(fd, fcntl.F_SETFL, os.O_DIRECT)
         os.write(fd, draft)
     except OSError:
