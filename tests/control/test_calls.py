@@ -13,6 +13,7 @@ from headway.control.syncing import LateCall, StaleAgent
 from headway.core.model import Job, Pool, State
 from headway.engines.protocol import Sight, Sighting, Sightings
 from headway.store.memory import MemoryStore
+from headway.store.protocol import Store
 from tests.builders import a_spec
 from tests.control.leading import Leader
 
@@ -20,8 +21,8 @@ FACTS = {"cpus": 8.0, "memory_bytes": 2**40}
 GONE = Sightings({"n1": Sighting(Sight.GONE, "the machine is off")})
 
 
-def a_leader_with_a_running_job() -> Leader:
-    leader = Leader(MemoryStore())
+def a_leader_with_a_running_job(store: Store | None = None) -> Leader:
+    leader = Leader(store or MemoryStore())
     leader.sync(seq=1, full=True, leader_epoch=0, facts=FACTS)
     leader.do(Submit((a_spec(),), "ada", lambda: "j1"))
     leader.tick()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import random
@@ -197,6 +198,35 @@ def test_a_suspended_server_begins_every_lease_anew(living: Living) -> None:
         subprocess.run(["sleep", "5"], check=True)
     finally:
         living.kill(server, sign=signal.SIGCONT)
+    paced.until(300)
+    ended_as_first_attempt(living, paced)
+
+
+def test_a_server_that_starts_with_a_shorter_lease_counts_the_one_that_the_node_still_holds(living: Living) -> None:
+    living.env = {
+        "HEADWAY_LOCAL_LEASE_S": "600",
+        "HEADWAY_LEASE_MARGIN_S": "0.1",
+        "HEADWAY_TICK_EVERY_S": "0.2",
+        "HEADWAY_SYNC_WAIT_S": "1",
+    }
+    paced = Paced(living, 300)
+    paced.started()
+    agent = living.agent
+    living.kill(agent, sign=signal.SIGSTOP)
+    try:
+        living.kill(living.server)
+        living.env["HEADWAY_LOCAL_LEASE_S"] = "1"
+
+        def heard_s() -> float:
+            """For how long the new server has heard nothing of the node. It must not have given it up."""
+            (node,) = json.loads(living.ok("nodes", "--json"))["nodes"]
+            return float(node["heard_s"])
+
+        wait_until(lambda: heard_s() > 5.0, what="several of the shorter leases to run out")
+        assert (living.job(paced.job)["state"], living.job(paced.job)["attempt"]) == ("running", 1)
+        living.ok("pool", "set", "local", "lease=600")  # On a busy machine a second is soon over.
+    finally:
+        living.kill(agent, sign=signal.SIGCONT)
     paced.until(300)
     ended_as_first_attempt(living, paced)
 

@@ -21,6 +21,7 @@ from headway.control.logs import TrimLogs
 from headway.control.ordering import Memory
 from headway.control.planning import SAVE_USE_S, SaveUse, carry_out, new_view, policy_of
 from headway.control.sessions import Parked, Reply, Session
+from headway.control.setting_up import LeasesOver
 from headway.control.submitting import numbered
 from headway.control.syncing import Sync, lose_node
 from headway.core.checkpoints import Checkpoint
@@ -93,6 +94,7 @@ class Cycle:
         self.alarm = Alarm()
         self.last_tick = mono
         self.steps_saved_at = mono
+        self.lowered: dict[str, tuple[Pool, float]] = {}  # Pools whose lease was longer, and since when it is not.
         self.listening_since: float | None = None
         self.plan_due = True
         self.doubtful = False  # Whether the book may differ from the store.
@@ -102,7 +104,7 @@ class Cycle:
         self.servers: Callable[[], tuple[str, ...]] = tuple  # Where agents find a server, should this one go.
         # Every lease begins anew: nobody was listening before this moment.
         for node in self.book.nodes:
-            self.sessions[node] = Session(node, heard_at=mono)
+            self.session(node, mono)
 
     # --- one turn ---------------------------------------------------------------------------------------------------
 
@@ -258,7 +260,10 @@ class Cycle:
     def session(self, node: NodeId, mono: float) -> Session:
         known = self.sessions.get(node)
         if known is None:
-            known = self.sessions[node] = Session(node, heard_at=mono)
+            pool = self.book.house.pools.get(self.book.nodes[node].pool) if node in self.book.nodes else None
+            # Whoever led before us may have granted it this much; should the lease be lowered now, that still counts.
+            held_s = max(pool.lease_s, pool.lease_held_s) if pool else 0.0
+            known = self.sessions[node] = Session(node, heard_at=mono, leased_until=mono + held_s * 1.01)
         return known
 
     def heard(self, body: Mapping[str, Any], mono: float) -> Sync:
@@ -439,6 +444,7 @@ class Cycle:
             due.extend(Fire(name, self.new_id) for name in self.alarm.due(self.book.house.schedules, now))
         due.extend(self._progress(now, mono))
         due.extend(self._leases(mono))
+        due.extend(self._leases_over(mono))
         return due
 
     def _progress(self, now: float, mono: float) -> list[Command]:
@@ -493,6 +499,20 @@ class Cycle:
                 session.silent = True
                 self.book.saw_node(known, False, "silent")
                 due.append(Say(Event("NodeSilent", 0.0, data={"node": node, "silent_s": round(silent_s, 1)})))
+        return due
+
+    def _leases_over(self, mono: float) -> list[Command]:
+        """Pools whose nodes can no longer hold a longer lease than the pool grants now."""
+        due: list[Command] = []
+        for pool in self.book.house.pools.values():
+            if not pool.lease_held_s:
+                continue
+            known, since = self.lowered.get(pool.name, (None, mono))
+            if known is not pool:  # Set again in between, it may have granted more.
+                since = mono
+                self.lowered[pool.name] = (pool, since)
+            if mono - since > pool.lease_held_s * 1.01 + self.settings.lease_margin_s:
+                due.append(LeasesOver(pool))
         return due
 
 

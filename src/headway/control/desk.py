@@ -6,7 +6,7 @@ the facts in between, and which command touched which job (so that a stale one i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headway.control.book import Book
@@ -15,7 +15,7 @@ from headway.core.accounts import Accounts, AuditEntry
 from headway.core.errors import NotFound
 from headway.core.events import Event, record
 from headway.core.lifecycle import Progressed, Signal
-from headway.core.model import Job, JobId, Node
+from headway.core.model import Job, JobId, Node, Pool
 from headway.core.replacing import replace
 from headway.store.protocol import Batch, Files, Forget, JobChange, LogRange, Setup, Store, SubmitKey
 
@@ -60,6 +60,7 @@ class Desk:
     audit: list[AuditEntry] = field(default_factory=list)
     audit_jobs: list[set[JobId]] = field(default_factory=list)  # What the command of each entry touched.
     touched: set[JobId] = field(default_factory=set)  # By the command that is at work.
+    pools_before: Mapping[str, Pool] | None = None  # Where this batch changes some.
     must_lead: bool = (
         False  # What is answered may be done only by who leads: the store is asked, even if nothing changed.
     )
@@ -213,6 +214,9 @@ class Desk:
                 self.book.lost_node(name)
             else:
                 self.book.saw_node(node)
+        if self.pools_before is not None:
+            # A longer lease that is not saved is not granted: who starts next would not count it.
+            self.book.house.pools = self.pools_before
 
     def take_over_stale(self, stale: frozenset[JobId]) -> None:
         """Somebody else changed these jobs meanwhile: put what the store has into the book."""

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from headway.core.model import ENDS, Pool, Queue, State
-from headway.core.pool_spec import LEAVING
+from headway.core.pool_spec import LEAVING, with_leases_of
 from headway.store.protocol import Batch, JobFilter, Setup, Store
 
 log = structlog.get_logger()
@@ -35,9 +35,11 @@ class Given:
 def set_up(store: Store, given: Given, epoch: int, remembered: Path) -> None:
     """Let the store have what is given, and let go what was given last time. What commands have set stays."""
     before = _read(remembered)
+    known = {pool.name: pool for pool in store.pools()}
+    pools = [with_leases_of(known.get(pool.name), pool) for pool in given.pools]
     setup = Setup(
         queues=[queue for queue in given.queues if queue not in store.queues()],
-        pools=[pool for pool in given.pools if pool not in store.pools()],
+        pools=[pool for pool in pools if pool != known.get(pool.name)],
     )
     if given.licences or before["licences"]:
         gone = set(before["licences"]) - set(given.licences)

@@ -18,7 +18,7 @@ from headway.core.hosts import node_of
 from headway.core.lifecycle import StopDecided
 from headway.core.model import Cause, Node, NodeId, Pool, Queue, State
 from headway.core.node_names import check_node_names
-from headway.core.pool_spec import LEAVING, ONLY_LOCAL, Engines, read_pool, show_pool
+from headway.core.pool_spec import LEAVING, ONLY_LOCAL, Engines, read_pool, show_pool, with_leases_of
 from headway.core.queue_spec import read_licences, read_queue, show_queue
 
 Words = Mapping[str, Any]
@@ -92,6 +92,7 @@ class SetPool:
         )
         if former:
             pool = replace(pool, options={**pool.options, "former_hosts": former})
+        pool = with_leases_of(known, pool)
         if pool != known:
             check_node_names(pool, house.pools.values())
             put_pool(desk, pool)
@@ -142,9 +143,21 @@ class PoolGone:
         desk.arrange.dropped_pools.append(self.name)
 
 
+@dataclass(frozen=True, slots=True)
+class LeasesOver:
+    """Whatever was granted before this pool's lease was lowered has run out, while we listened."""
+
+    pool: Pool
+
+    def apply(self, desk: Desk) -> None:
+        if desk.book.house.pools.get(self.pool.name) is self.pool:
+            put_pool(desk, with_leases_of(None, self.pool))
+
+
 def put_pool(desk: Desk, pool: Pool) -> None:
     """Take over a pool, and look at its nodes anew."""
     house = desk.book.house
+    desk.pools_before = desk.pools_before or house.pools
     house.pools = {**house.pools, pool.name: pool}
     desk.arrange.pools.append(pool)
     for node in [each for each in desk.book.nodes.values() if each.pool == pool.name]:

@@ -229,6 +229,9 @@ class Node:
     draining: bool = False  # Cordoned for good: it is to become empty.
 
 
+BESIDE_OPTIONS = ("hosts", "former_hosts", "lease_held_s")  # Kept with a pool's options, and no words for its engine.
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """Nodes of one configured engine."""
@@ -257,6 +260,11 @@ class Pool:
     def former_hosts(self) -> tuple[str, ...]:
         """Machines that it had, on which something of ours may still be."""
         return tuple(self.options.get("former_hosts", ()))
+
+    @property
+    def lease_held_s(self) -> float:
+        """The longest lease that a node of it may hold from before, where that is longer than what it grants now."""
+        return float(self.options.get("lease_held_s", 0.0))
 
 
 @dataclass(frozen=True, slots=True)

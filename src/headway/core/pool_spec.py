@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headway.core.errors import BadInput
 from headway.core.fields import check_keys, kind_of, one_of, whole
 from headway.core.hosts import read_hosts
-from headway.core.model import Pool, Resources
+from headway.core.model import BESIDE_OPTIONS, Pool, Resources
 from headway.core.queue_spec import ENTRIES_MAX, check_name
 from headway.core.units import duration_s, size_bytes
 from headway.core.wishes import LABEL
@@ -88,6 +89,17 @@ def read_pool(name: str, raw: Mapping[str, Any], engines: Engines = ONLY_LOCAL) 
     return engines[engine](pool)
 
 
+def with_leases_of(known: Pool | None, pool: Pool) -> Pool:
+    """The pool as it becomes, with the longest lease that nodes may hold from what it was.
+
+    Saved with the pool: a server that starts in between counts that lease too, or a job could be begun elsewhere
+    while its ranks still run on a node that is cut off.
+    """
+    held_s = max(known.lease_s, known.lease_held_s) if known else 0.0
+    options = {key: value for key, value in pool.options.items() if key != "lease_held_s"}
+    return replace(pool, options={**options, "lease_held_s": held_s} if held_s > pool.lease_s else options)
+
+
 def show_pool(pool: Pool) -> dict[str, Any]:
     """The words of a pool. `state` may be one that nobody can set: leaving."""
     shown: dict[str, Any] = {
@@ -105,7 +117,7 @@ def show_pool(pool: Pool) -> dict[str, Any]:
         "zone": pool.zone,
         "labels": dict(pool.labels),
         "hosts": list(pool.hosts) or None,
-        "options": {key: value for key, value in pool.options.items() if key not in ("hosts", "former_hosts")},
+        "options": {key: value for key, value in pool.options.items() if key not in BESIDE_OPTIONS},
         "state": pool.state,
     }
     if pool.hosts:
@@ -132,9 +144,10 @@ def _size(name: str, raw: Mapping[str, Any], hosts: int) -> tuple[int, int]:
 def _options(raw: object) -> dict[str, Any]:
     """Plain data for the engine, which knows what it means."""
     options = dict(_pairs(raw, "options"))
-    for reserved in ("hosts", "former_hosts"):
+    for reserved in BESIDE_OPTIONS:
         if reserved in options:
-            raise BadInput(f'options: "{reserved}" is no option', 'write "hosts" beside "engine"')
+            word = "lease" if reserved == "lease_held_s" else "hosts"
+            raise BadInput(f'options: "{reserved}" is no option', f'write "{word}" beside "engine"')
     try:
         size = len(json.dumps(options, allow_nan=False))
     except (TypeError, ValueError):

@@ -7,14 +7,12 @@ from typing import Any
 
 from headway.core.errors import BadInput
 from headway.core.fields import check_keys
-from headway.core.model import Pool
-
-RESERVED = {"hosts": "", "former_hosts": ""}  # Beside the options, not among them.
+from headway.core.model import BESIDE_OPTIONS, Pool
 
 
 def check_options(pool: Pool, known: Mapping[str, str], hosts: bool = False) -> Mapping[str, Any]:
     """The options of a pool. A word that its engine does not read is refused, with the nearest one that it does."""
-    given = {key: value for key, value in pool.options.items() if key not in RESERVED}
+    given = {key: value for key, value in pool.options.items() if key not in BESIDE_OPTIONS}
     what = f'pool {pool.name}: options of engine "{pool.engine}"'
     if given and not known:
         raise BadInput(f'{what}: unknown key "{next(iter(given))[:80]}"', "this engine has none")
