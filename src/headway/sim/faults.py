@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields
 from random import Random
 from typing import TYPE_CHECKING
 
+from headway.control.setting_up import SetPool
+
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
 
@@ -42,6 +44,7 @@ class Faults:
     store_fills_per_hour: float = 0.0
     storage_fails_per_hour: float = 0.0
     storage_moves_per_hour: float = 0.0
+    lease_changes_per_hour: float = field(default=0.0, repr=False)  # Drawn last.
     database_cut_per_hour: float = field(default=0.0, repr=False)  # Not of a single server's weather.
     commit_unanswered: float = field(default=0.0, repr=False)  # Not of a single server's weather.
     read_fails: float = field(default=0.0, repr=False)  # Not of a single server's weather.
@@ -79,7 +82,9 @@ MOST: dict[str, float] = {
 }
 
 
+LEASES_S = (30.0, 60.0, 120.0, 600.0)
 MOVES_MOST = 60.0
+LEASE_CHANGES_MOST = 60.0
 MOST_OF_SEVERAL: dict[str, float] = {  # Where several servers share a store, besides all else.
     "server_dies_per_hour": 120.0,
     "server_sleeps_per_hour": 120.0,
@@ -107,7 +112,13 @@ def draw(chance: Random) -> Faults:
     own = Random(repr(faults))
     if own.random() < share / 2:
         faults.storage_moves_per_hour = MOVES_MOST * 10 ** own.uniform(-1.5, 0.0)
+    if own.random() < share / 4:
+        faults.lease_changes_per_hour = LEASE_CHANGES_MOST * 10 ** own.uniform(-1.0, 0.0)
     return faults
+
+
+def _whatever(answer: object) -> None:
+    """Whether it was done shows in what nodes are granted."""
 
 
 class Weather:
@@ -118,7 +129,7 @@ class Weather:
         self.world = simulation.world
         self.faults = simulation.faults
         self.clear = False
-        for name in (*(MOST | MOST_OF_SEVERAL), "storage_moves_per_hour"):
+        for name in (*(MOST | MOST_OF_SEVERAL), "storage_moves_per_hour", "lease_changes_per_hour"):
             if name.endswith("_per_hour") and getattr(self.faults, name):
                 self._next(name)
 
@@ -224,6 +235,14 @@ class Weather:
         self.simulation.server.crash("its storage moves")
         self.simulation.storage.move()
         self.world.tell("server", f"storage is {self.simulation.storage.mark} now")
+
+    def _lease_changes(self) -> None:
+        """Its operator gives the pool another lease; who is cut off does not hear of it."""
+        lease_s = self.world.chance.choice(LEASES_S)
+        pool = self.simulation.pool
+        asked = SetPool(pool.name, {"lease": lease_s}, engines={pool.engine: lambda pool: pool})
+        self.world.tell("server", f"is asked for a lease of {lease_s:g} s")
+        self.simulation.server.ask(asked, _whatever, _whatever)
 
     def _a_machine(self) -> Machine:
         machines = self.simulation.machines

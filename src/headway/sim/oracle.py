@@ -15,6 +15,7 @@ from headway.core.invariants import broken_in, broken_on_nodes
 from headway.core.model import Cause, Job, JobId, State, split_key
 from headway.core.states import FOLLOWS, TASK_FOLLOWS
 from headway.sim.broken import Broken
+from headway.sim.faults import LEASES_S
 from headway.sim.leads import Leads
 from headway.store.protocol import Batch, Committed, Store
 
@@ -105,8 +106,11 @@ class Oracle:
 
     def _was_silent(self, node: str, by: Server) -> None:
         """Only a whole lease of silence, heard by a server that was listening, gives a node up."""
+        if self.world.now < self.lease_until.get(node, 0.0):
+            self.breaks(node, f"{node} was given up while it holds a lease")
         silent_s = by.mono() - max(by.heard_at.get(node, 0.0), by.listening_since)
-        if silent_s < self.simulation.lease_s:
+        least_s = min(LEASES_S) if self.simulation.drawn["lease_changes_per_hour"] else self.simulation.lease_s
+        if silent_s < least_s:
             self.breaks(node, f"{node} was given up after {silent_s:.1f} s of silence, within its lease")
 
     def _changed(self, job: Job, epoch: int | None) -> None:

@@ -20,7 +20,7 @@ from headway.control.sessions import Session
 from headway.core import checkpoints, lifecycle, retry
 from headway.core.fit import Room
 from headway.core.lifecycle import TaskMissing
-from headway.core.model import State, split_key, task_key
+from headway.core.model import Pool, State, split_key, task_key
 from headway.sim.run import Result, run_seed
 from headway.store.memory import MemoryStore
 from headway_agent import decide as decisions
@@ -99,6 +99,17 @@ def _no_new_leases() -> Iterator[None]:
 
     old = Cycle.tick
     with _put(Cycle, "tick", tick):
+        yield
+
+
+@plant(
+    "a server that starts knows nothing of leases longer than its pool's",
+    lease_changes_per_hour=120.0,
+    long_cut_per_hour=60.0,
+    server_dies_per_hour=60.0,
+)
+def _forgets_long_leases() -> Iterator[None]:
+    with _put(Pool, "lease_held_s", 0.0):
         yield
 
 

@@ -50,7 +50,7 @@ class Simulation:
         if weather is not None:
             self.faults = faults.Faults(**weather)
         self.drawn = dict(vars(self.faults))
-        self.lease_s = chance.choice((30.0, 60.0, 120.0, 600.0))
+        self.lease_s = chance.choice(faults.LEASES_S)
         machines = chance.randint(2, 5)
         lead_lease_s = apart.choice((3.0, 6.0, 12.0))
         self.settings = Settings(
