@@ -10,6 +10,7 @@ import os
 import zlib
 
 from headway_agent import delegation
+from headway_agent.delegation import write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ class Group:
     def limit(self, memory_bytes: int) -> bool:
         """Set the limit. Swap does not extend it, where the kernel lets us say so."""
         if self.version == V2:
-            _write(f"{self.path}/memory.swap.max", "0")
-            _write(f"{self.path}/memory.oom.group", "1")  # Half a task is of no use: all of it goes.
-            return _write(f"{self.path}/memory.max", str(memory_bytes))
-        done = _write(f"{self.path}/memory.limit_in_bytes", str(memory_bytes))
-        _write(f"{self.path}/memory.memsw.limit_in_bytes", str(memory_bytes))
+            write(f"{self.path}/memory.swap.max", "0")
+            write(f"{self.path}/memory.oom.group", "1")  # Half a task is of no use: all of it goes.
+            return write(f"{self.path}/memory.max", str(memory_bytes))
+        done = write(f"{self.path}/memory.limit_in_bytes", str(memory_bytes))
+        write(f"{self.path}/memory.memsw.limit_in_bytes", str(memory_bytes))
         return done
 
     def may_be_entered(self) -> bool:
@@ -147,15 +148,6 @@ def _read(path: str) -> str:
             return file.read()
     except (OSError, ValueError):
         return ""
-
-
-def _write(path: str, text: str) -> bool:
-    try:
-        with open(path, "w") as file:
-            file.write(text)
-    except OSError:
-        return False
-    return True
 
 
 def _names(path: str) -> list[str]:

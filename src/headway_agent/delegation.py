@@ -59,14 +59,14 @@ def switch_memory_on(path: str, part: str, node_path: str) -> bool:
         return False
     for _ in range(ROUNDS_MAX):  # Each may start another while we move.
         for pid in _pids(path):
-            _write(f"{path}/{part}/cgroup.procs", str(pid))
+            write(f"{path}/{part}/cgroup.procs", str(pid))
         if _enable(path):
             return True
     return False
 
 
 def _enable(path: str) -> bool:
-    return _write(f"{path}/cgroup.subtree_control", "+memory")
+    return write(f"{path}/cgroup.subtree_control", "+memory")
 
 
 def _family(node_path: str) -> set[int]:
@@ -83,7 +83,8 @@ def _pids(path: str) -> set[int]:
         return set()
 
 
-def _write(path: str, text: str) -> bool:
+def write(path: str, text: str) -> bool:
+    """Whether the kernel took it."""
     try:
         with open(path, "w") as file:
             file.write(text)
