@@ -92,6 +92,14 @@ def _prefix(node_path: str) -> str:
     return f"headway-{zlib.crc32(os.fsencode(node_path)):08x}-"
 
 
+def own_and_above(controller: str) -> Iterator[str]:
+    """Our own group and all above it, of version 2 and of this controller's version 1: what limits them limits us."""
+    own = _own_groups(_read("/proc/self/cgroup"))
+    for root in (MOUNT, f"{MOUNT}/unified"):
+        yield from _upwards(root, own.get("", "/"))
+    yield from _upwards(f"{MOUNT}/{controller}", own.get(controller, "/"))
+
+
 def _parents() -> Iterator[tuple[str, str]]:
     """Where groups may be, the nearest first: in our own group, or in one above it."""
     wish = os.environ.get("HEADWAY_AGENT_CGROUPS", "")

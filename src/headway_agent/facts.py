@@ -1,6 +1,7 @@
 """What this machine is and what was granted of it: processors, memory, GPUs, its address, its boot.
 
-Granted, not present: a container or a Slurm step may use only a part of the machine.
+Granted, not present: a container, a service or a Slurm step may use only a part of the machine. Of the limits that our
+own control group and the groups above it have, the smallest counts.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
+
+from headway_agent import cgroups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,13 +37,17 @@ def facts(cpus: float | None, memory_bytes: int | None, gpus: int | None, addres
 
 def cpus_granted() -> float:
     allowed = float(len(os.sched_getaffinity(0)))
-    quota, period = _read("/sys/fs/cgroup/cpu.max").split() or ["", ""]
+    return min([allowed, *map(_cpus_of, cgroups.own_and_above("cpu"))])
+
+
+def _cpus_of(group: str) -> float:
+    quota, period = _read(f"{group}/cpu.max").split() or ["", ""]
     if not quota:
-        quota = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").strip()
-        period = _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us").strip()
+        quota = _read(f"{group}/cpu.cfs_quota_us").strip()
+        period = _read(f"{group}/cpu.cfs_period_us").strip()
     if quota.isdigit() and period.isdigit() and int(period):
-        return min(allowed, int(quota) / int(period))
-    return allowed
+        return int(quota) / int(period)
+    return float("inf")
 
 
 def memory_granted() -> int:
@@ -48,11 +55,13 @@ def memory_granted() -> int:
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith("MemTotal:"):
             total = int(line.split()[1]) * 1024
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        limit = _read(path).strip()
-        if limit.isdigit() and int(limit) < UNLIMITED_BYTES:
-            return min(total, int(limit)) if total else int(limit)
-    return total
+    limits = [total or UNLIMITED_BYTES, *map(_memory_of, cgroups.own_and_above("memory"))]
+    return min(limits) if min(limits) < UNLIMITED_BYTES else 0
+
+
+def _memory_of(group: str) -> int:
+    limit = (_read(f"{group}/memory.max") or _read(f"{group}/memory.limit_in_bytes")).strip()
+    return int(limit) if limit.isdigit() else UNLIMITED_BYTES
 
 
 def gpus_granted() -> int:

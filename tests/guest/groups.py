@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from headway_agent import facts
 from tests.guest import agents
-from tests.guest.agents import MOUNT, USER, GuestNode, is_limited_below, is_watched
+from tests.guest.agents import MB, MOUNT, USER, GuestNode, is_limited_below, is_watched
 from tests.waiting import wait_until
 
 # --- where an agent may find itself ---------------------------------------------------------------------------------
@@ -36,14 +37,21 @@ def grant(group: Path, sign: str = "+") -> None:
 
 
 @contextmanager
+def being_in(group: Path) -> Iterator[None]:
+    """What we start now begins in it."""
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    try:
+        yield
+    finally:
+        (MOUNT / "cgroup.procs").write_text(str(os.getpid()))
+
+
+@contextmanager
 def an_agent(group: Path, user: int = 0) -> Iterator[GuestNode]:
     def start(words: list[str]) -> subprocess.Popen[bytes]:
-        (group / "cgroup.procs").write_text(str(os.getpid()))  # What we start now begins in it.
-        try:
+        with being_in(group):
             env = {**os.environ, "PATH": "/bin"}
             return subprocess.Popen(words, env=env, user=user, group=user, extra_groups=[])
-        finally:
-            (MOUNT / "cgroup.procs").write_text(str(os.getpid()))
 
     try:
         with agents.an_agent(group, user, start) as node:
@@ -70,6 +78,26 @@ def _removed(path: Path) -> bool:
 
 
 # --- the checks -----------------------------------------------------------------------------------------------------
+
+
+def check_a_node_has_the_least_that_its_own_group_and_those_above_it_allow() -> None:
+    free = facts.cpus_granted(), facts.memory_granted()
+    for group in (MOUNT, a_group("batch.slice")):
+        (group / "cgroup.subtree_control").write_text("+memory +cpu")
+    own = a_group("batch.slice/agent")
+    try:
+        with being_in(own):
+            assert (facts.cpus_granted(), facts.memory_granted()) == free
+            (MOUNT / "batch.slice/memory.max").write_text(str(256 * MB))
+            (own / "memory.max").write_text(str(512 * MB))
+            (own / "cpu.max").write_text("50000 100000")
+            assert (facts.cpus_granted(), facts.memory_granted()) == (0.5, 256 * MB)
+            (own / "memory.max").write_text(str(128 * MB))
+            (MOUNT / "batch.slice/cpu.max").write_text("25000 100000")
+            assert (facts.cpus_granted(), facts.memory_granted()) == (0.25, 128 * MB)
+    finally:
+        remove_all()
+        (MOUNT / "cgroup.subtree_control").write_text("-cpu")
 
 
 def check_root_without_systemd_switches_memory_on_at_the_root() -> None:

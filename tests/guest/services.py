@@ -49,8 +49,10 @@ def check_root_in_a_service_makes_groups_beside_it_that_systemd_leaves_alone() -
 
 
 def check_root_in_a_service_that_is_limited_itself_stays_in_it() -> None:
-    with a_service("MemoryMax=1G") as node:
+    with a_service("MemoryMax=1G", "CPUQuota=150%") as node:
         is_watched(node)
+        said = next(body["facts"] for body in node.server.bodies if "facts" in body)
+        assert (said["cpus"], said["memory_bytes"]) == (1.5, 1 << 30)
 
 
 def check_root_in_a_delegated_service_makes_groups_in_it_also_after_a_restart() -> None:
