@@ -14,15 +14,17 @@ PAUSE_S_MAX = 1.0
 
 def wait_until(
     condition: Callable[[], Answer],
-    limit_s: float = PATIENCE_S,
+    limit_s: float | None = None,
     every_s: float = 0.05,
     what: str = "the condition",
     story: Callable[[], str] = str,
 ) -> Answer:
     """Return the first truthy answer of `condition`; fail with `what`, and the `story`, when the limit is over.
 
+    The limit is PATIENCE_S, unless another one is given.
     A look that takes its time is followed by as long a pause: who waits must not take the processor from who works.
     """
+    limit_s = PATIENCE_S if limit_s is None else limit_s
     give_up_at = time.monotonic() + limit_s
     while True:
         began_at = time.monotonic()
