@@ -73,7 +73,11 @@ class Sender:
         self._offset = 0
         self._writer = _Writer(objects, total_bytes > ALONE_BYTES_MAX, self._stored)
         self._buffer_bytes = min(part_bytes(total_bytes), max(total_bytes, 1))
-        self._buffer = self._writer.buffer(self._buffer_bytes)
+        try:
+            self._buffer = self._writer.buffer(self._buffer_bytes)
+        except OSError:  # No memory: nobody else would end its threads.
+            self._writer.abandon()
+            raise
         self._begin = self._fill = 0
         self.sent_bytes = 0
         self.read_bytes = 0
@@ -193,13 +197,23 @@ class _Writer:
         self._thread: threading.Thread | None = None
         self._finishers: list[threading.Thread] = []
         if threaded:
-            self._thread = threading.Thread(target=self._work, name="write parts", daemon=True)
-            self._finishers = [
-                threading.Thread(target=self._finish_all, name="sync parts", daemon=True)
-                for _ in range(objects.in_flight)
-            ]
-            for thread in (self._thread, *self._finishers):
-                thread.start()
+            self._start(objects.in_flight)
+
+    def _start(self, in_flight: int) -> None:
+        """Start the threads. Where none can be had (the ranks took all processes there may be), the reader writes."""
+        thread = threading.Thread(target=self._work, name="write parts", daemon=True)
+        finishers = [
+            threading.Thread(target=self._finish_all, name="sync parts", daemon=True) for _ in range(in_flight)
+        ]
+        try:
+            for each in (*finishers, thread):
+                each.start()
+        except RuntimeError:
+            for each in finishers:
+                if each.is_alive():
+                    self._written.put(None)
+            return
+        self._thread, self._finishers = thread, finishers
 
     def buffer(self, size: int) -> mmap.mmap:
         """A buffer that nobody reads from; the one that was handed out before goes back once it is written."""

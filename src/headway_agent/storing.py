@@ -114,12 +114,14 @@ class Folder:
         """Make the names of all finished objects durable."""
         with self._lock:
             directories, self._unsettled = self._unsettled, set()
-        self.check()
         try:
+            self.check()
             for directory in directories:
                 _sync(directory)
-        except OSError as error:
-            raise StoreFailed(_sentence(self.path, error)) from None
+        except (StoreFailed, OSError) as error:
+            with self._lock:
+                self._unsettled |= directories  # The objects are there: the next try sends none, and syncs these.
+            raise error if isinstance(error, StoreFailed) else StoreFailed(_sentence(self.path, error)) from None
 
     def expect(self, keys: Sequence[str]) -> None:
         pass  # What is here needs no address.

@@ -8,13 +8,14 @@ import fcntl
 import json
 import mmap
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway.core import manifests
-from headway_agent import pagecache, restoring, storing
+from headway_agent import pagecache, parts, restoring, storing
 from headway_agent.parts import Changed, Known, send_files, signature_of
 from headway_agent.restoring import Bad, look, restore, sealed
 from headway_agent.storing import Folder
@@ -199,9 +200,10 @@ def test_a_checkpoint_takes_no_room_in_the_page_cache(kept: Kept) -> None:
     assert sum(_cached_pages(path) for path in stored) < pages / 20
 
 
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP, errno.EIO])
 @pytest.mark.parametrize("where", ["fcntl", "write"])
 def test_where_nothing_goes_past_the_page_cache_all_is_stored_the_same(
-    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, number: int
 ) -> None:
     content = os.urandom(3 * MIB + 5)
     (kept.source / "model").write_bytes(content)
@@ -211,13 +213,13 @@ def test_where_nothing_goes_past_the_page_cache_all_is_stored_the_same(
     def controls(fd: int, what: int, flags: int = 0) -> int:
         if flags & os.O_DIRECT and where == "fcntl":
             refused.append(where)
-            raise OSError(errno.EINVAL, "Invalid argument")
+            raise OSError(number, "not past the page cache")
         return control(fd, what, flags)
 
     def writes(fd: int, piece: bytes) -> int:
         if control(fd, fcntl.F_GETFL) & os.O_DIRECT:
             refused.append(where)
-            raise OSError(errno.EINVAL, "Invalid argument")
+            raise OSError(number, "not past the page cache")
         return write(fd, piece)
 
     monkeypatch.setattr(fcntl, "fcntl", controls)
@@ -238,6 +240,84 @@ def test_a_disk_that_fails_past_the_page_cache_is_said(kept: Kept, monkeypatch: 
     with pytest.raises(storing.StoreFailed, match="no space left"):
         kept.send()
     assert not list((kept.storage / ".drafts").iterdir())
+
+
+def test_a_file_that_changes_while_it_is_read_stops_the_snapshot(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = kept.source / "model"
+    path.write_bytes(os.urandom(3 * MIB))
+    read = os.readv
+
+    def writes_behind(fd: int, room: list[memoryview]) -> int:
+        count = read(fd, room)
+        with path.open("r+b") as file:
+            file.write(os.urandom(16))
+        return count
+
+    monkeypatch.setattr(os, "readv", writes_behind)
+    with pytest.raises(Changed):
+        kept.send()
+    monkeypatch.undo()
+    assert sum(part["size"] for part in kept.send()[0][0]["parts"]) == 3 * MIB
+
+
+def test_names_that_could_not_be_synced_are_synced_by_the_next_try(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parts are known to be there: it writes none, and a power cut must not find them without names."""
+    (kept.source / "model").write_bytes(os.urandom(MIB))
+    synced: list[str] = []
+    sync = storing._sync
+
+    def fails_once(directory: str) -> None:
+        synced.append(os.path.relpath(directory, kept.storage))
+        if synced.count("parts") == 1 and synced[-1] == "parts":
+            raise OSError(errno.EIO, "Input/output error")
+        sync(directory)
+
+    monkeypatch.setattr(storing, "_sync", fails_once)
+    with pytest.raises(storing.StoreFailed, match="input/output error"):
+        kept.send()
+    assert kept.send()[1] == 0
+    assert synced.count("parts") == 2
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_where_no_thread_can_be_started_a_checkpoint_is_kept_all_the_same(
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    content = os.urandom(9 * MIB + 17)
+    (kept.source / "model").write_bytes(content)
+    start, started = threading.Thread.start, []
+
+    def starts(self: threading.Thread) -> None:
+        if len(started) == allowed:
+            raise RuntimeError("can't start new thread")
+        started.append(self)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    entries, _ = kept.send()
+    restore(kept.objects, kept.manifest(entries), str(tmp_path / "back"), lambda: None)
+    assert (tmp_path / "back/model").read_bytes() == content
+    for thread in started:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_where_there_is_no_memory_for_a_buffer_no_thread_is_left_behind(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kept.source / "model").write_bytes(os.urandom(5 * MIB))
+    before = threading.active_count()
+
+    def none_left(size: int) -> mmap.mmap:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(parts, "_spare", [])
+    monkeypatch.setattr(pagecache, "buffer", none_left)
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        kept.send()
+    assert threading.active_count() == before
+    monkeypatch.undo()
+    assert kept.send()[1] == 5 * MIB
 
 
 def test_parts_that_adjoin_are_read_together() -> None:
