@@ -77,6 +77,17 @@ def test_pinned_ones_and_those_taken_over_from_another_job_are_kept() -> None:
     assert kept(entries, keep_last=1) == [(0, 1), (1, 2), (1, 4)]
 
 
+def test_what_a_running_attempt_stored_last_is_kept_though_it_began_anew_with_smaller_steps() -> None:
+    """Its agent names the parts of that one again, in each manifest that follows: they must not be collected."""
+    before = [a_checkpoint(step, at=float(step)) for step in (98, 99, 100)]
+    anew = [a_checkpoint(step, 2, at=1000.0 + step) for step in (1, 2, 3)]
+    last = [(1, 98), (1, 99), (1, 100)]
+    assert kept([*before, *anew], attempt=2) == [*last, (2, 3)]
+    assert kept([*before, *anew], attempt=3) == last, "its agent is gone"
+    gang = [replace(each, task=task) for each in [*before, *anew] for task in (0, 1)]
+    assert kept([*gang, a_checkpoint(4, 2, at=1004.0)], 2, attempt=2)[6:] == [(2, 3), (2, 4)]
+
+
 def test_what_the_running_attempt_may_yet_complete_is_kept_and_what_nobody_can_complete_is_not() -> None:
     old_half = a_checkpoint(7, attempt=1)
     passed_over = a_checkpoint(3, attempt=2)

@@ -117,7 +117,8 @@ def to_drop(checkpoints: Sequence[Checkpoint], tasks: int, keeping: Keeping, att
     """What need not be kept once `attempt` is at work: beyond the last K, not the best, not pinned.
 
     The newest complete one always stays, and so does what the running attempt may yet complete (tasks report their
-    steps in order), and what was taken over from another job: parts of it may be named by any later manifest.
+    steps in order), and what was taken over from another job: parts of it may be named by any later manifest. So may
+    those of what each task stored last, whatever its step: a script that did not resume begins with small ones.
     """
     wholes = gather(checkpoints, tasks)
     complete = [whole for whole in wholes if whole.complete]
@@ -129,11 +130,13 @@ def to_drop(checkpoints: Sequence[Checkpoint], tasks: int, keeping: Keeping, att
     if best is not None:
         kept.add((best.attempt, best.step))
     done = max((whole.step for whole in own if whole.attempt == attempt), default=-1)
+    mine = sorted((each for each in checkpoints if each.attempt == attempt), key=lambda each: (each.at, each.step))
+    stored_last = set({each.task: each.id for each in mine}.values())
     drop: list[Checkpoint] = []
     for whole in wholes:
         growing = whole.attempt == attempt and whole.step > done and not whole.complete and not _spoiled(whole)
         if (whole.attempt, whole.step) not in kept and not whole.pinned and whole.attempt > 0 and not growing:
-            drop.extend(whole.parts)
+            drop.extend(part for part in whole.parts if part.id not in stored_last)
     return drop
 
 
