@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections import deque
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from headway_agent.remote import Storage
 
 WATCH_AFTER_S = 0.1
+NOTE_AFTER_S = 2.0  # When packages are looked for. A launcher may take its time before there is a Python:
+NOTE_AGAIN_S = 30.0
 PLACES = ("checkpoints", "output", "sdk")
 NOTICE, ASKED, LEAVING = "notice.json", "progress.json", "leaving.json"
 NOTICE_S = 30.0  # How soon a machine goes that does not say when.
@@ -42,6 +45,7 @@ class Progressing:
         self._going = going
         self._thread: Checkpointer | None = None
         self._young: deque[tuple[float, str]] = deque()  # Tasks that began so lately that they are not watched yet.
+        self._unnoted: deque[tuple[float, str]] = deque()  # Tasks whose packages nobody has looked for yet.
         self._watched: set[str] = set()
         self._asked: set[str] = set()
         self._first_failures: dict[str, float] = {}
@@ -73,6 +77,7 @@ class Progressing:
             self._asked.add(duty["task"])
 
     def spawned(self, key: str) -> None:
+        self._note_later(key)
         if key in self._asked:
             self._watch(key)
         else:
@@ -80,6 +85,7 @@ class Progressing:
 
     def found_going(self, key: str) -> None:
         """An agent that has just started finds a task that runs already."""
+        self._note_later(key)
         if key not in self._watched:
             self._watch(key)
 
@@ -92,9 +98,10 @@ class Progressing:
                     self._thread.failing(key, time.time() - float(at))
 
     def due_s(self) -> float | None:
-        while self._young and not self._going(self._young[0][1]):
-            self._young.popleft()
-        return self._young[0][0] if self._young else None
+        for early in (self._young, self._unnoted):
+            while early and not self._going(early[0][1]):
+                early.popleft()
+        return min([early[0][0] for early in (self._young, self._unnoted) if early], default=None)
 
     def turn(self) -> None:
         now = boottime_s()
@@ -102,6 +109,24 @@ class Progressing:
             key = self._young.popleft()[1]
             if self._going(key):
                 self._watch(key)
+        due = []
+        while self._unnoted and self._unnoted[0][0] <= now:
+            due.append(self._unnoted.popleft()[1])
+        if any(map(self._going, due)):
+            threading.Thread(target=self._note, args=(due,), name="packages", daemon=True).start()
+
+    def _note_later(self, key: str) -> None:
+        if key.endswith("/0"):  # The other tasks of a gang have the same.
+            self._unnoted.append((boottime_s() + NOTE_AFTER_S, key))
+
+    def _note(self, tasks: Sequence[str]) -> None:
+        from headway_agent import packages  # Here: an idle node need not carry it.
+
+        left = [key for key in tasks if self._going(key) and not packages.note(key, self._storage.put)]
+        if left:
+            time.sleep(NOTE_AGAIN_S)
+            for key in filter(self._going, left):
+                packages.note(key, self._storage.put)
 
     def _watch(self, key: str) -> None:
         self._watched.add(key)

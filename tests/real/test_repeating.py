@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.living import Living
 from tests.real.training import Training
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -79,3 +85,31 @@ def test_what_was_lost_has_a_price_and_a_rerun_gives_the_same_bits(living: Livin
     told = living.ok("diff", job, other)
     assert "artifacts.model.txt: " in told
     assert "checkpoint.model-120.txt: " in told
+
+
+def an_environment(place: Path, **packages: str) -> Path:
+    """A virtual environment with these packages, as an installer leaves them; returns its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    (library,) = place.glob("lib/python3*/site-packages")
+    for name, version in packages.items():
+        (library / f"{name}-{version}.dist-info").mkdir()
+    return place / "bin/python"
+
+
+def test_jobs_that_ran_in_place_are_told_apart_by_the_packages_of_their_pythons(living: Living) -> None:
+    old = an_environment(living.place / "old", torch="2.5.0", numpy="1.26.4", Sound_File="0.1")
+    new = an_environment(living.place / "new", torch="2.6.0", numpy="1.26.4", einops="0.8")
+    script = living.script("train.py", "import os, time\nwhile not os.path.exists('gate'):\n    time.sleep(0.05)\n")
+    # Once directly, once as somebody's script does it: which Python it is, only the running process tells.
+    jobs = [
+        living.submit("--", str(old), str(script)),
+        living.submit("--", "sh", "-c", f"PATH={new.parent}:$PATH; python {script}; true"),
+    ]
+    notes = [living.home / f"data/storage/jobs/{job}/1/packages/0.json" for job in jobs]
+    wait_until(lambda: all(note.exists() for note in notes), what="a look at both")
+    (living.place / "gate").touch()
+    assert [living.wait(job)["state"] for job in jobs] == ["succeeded"] * 2
+    apart = json.loads(living.ok("diff", *jobs, "--json"))["environment"]
+    expected = {"torch": ["2.5.0", "2.6.0"], "sound-file": ["0.1", None], "einops": [None, "0.8"]}
+    assert apart == {"packages": expected}
+    assert "2.5.0" in living.ok("diff", *jobs)

@@ -36,7 +36,7 @@ def difference(store: Store, storage: Storage, one: Job, other: Job) -> dict[str
     params = [{**dict(job.spec.progress.params), "seed": seed_of(job)} for job in (one, other)]
     return {
         "code": _code(storage, *files) if _code_of(one) != _code_of(other) else {},
-        "environment": _environment(storage, specs, files),
+        "environment": _environment(storage, specs, files) | _found_there(storage, one, other),
         "params": pairs(*params),
         "spec": pairs(*({key: value for key, value in spec.items() if key not in ELSEWHERE} for spec in specs)),
         "hardware": pairs(*(_hardware(store, job) for job in (one, other))),
@@ -138,6 +138,23 @@ def _environment(storage: Storage, specs: list[dict[str, Any]], files: list[Any]
     elif made[0] != made[1] and not found:
         found["definition"] = [each and each.get("digest", "")[:12] for each in made]
     return found
+
+
+def _found_there(storage: Storage, one: Job, other: Job) -> dict[str, Any]:
+    """How the Pythons that ran differ, where the nodes have looked at both: that outranks what files ask for."""
+    found = [_noted(storage, job) for job in (one, other)]
+    return pairs(*found) if all(found) else {}
+
+
+def _noted(storage: Storage, job: Job) -> dict[str, Any]:
+    """The version of a job's Python, and its packages, as its node has seen them; nothing of one that ended soon."""
+    key = f"jobs/{job.id}/{job.number}/packages/0.json"
+    try:
+        size = storage.size(key)
+        found = json.loads(storage.get(key)) if size is not None and size <= TEXT_BYTES_MAX else {}
+        return {"python": str(found["python"]), "packages": dict(found["packages"])} if found else {}
+    except (HeadwayError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _packages(storage: Storage, entry: Mapping[str, Any] | None) -> dict[str, str]:
