@@ -40,12 +40,13 @@ def test_the_active_environment_wins(tmp_path: Path) -> None:
     assert interpreter(env) == str(other)
 
 
-def test_headways_own_environment_is_passed_over_unless_it_is_the_active_one_or_alone(tmp_path: Path) -> None:
+def test_the_first_python_on_the_path_runs_the_script_also_when_headway_lives_there(tmp_path: Path) -> None:
     own = os.path.join(sys.prefix, "bin")
     other = executable(tmp_path / "python3")
-    assert interpreter({"PATH": f"{own}:{tmp_path}"}) == str(other)
-    assert interpreter({"PATH": f"{own}:{tmp_path}", "VIRTUAL_ENV": sys.prefix}) == os.path.join(own, "python")
-    assert interpreter({"PATH": own}) == sys.executable
+    assert interpreter({"PATH": f"{own}:{tmp_path}"}) == os.path.join(own, "python3")
+    assert interpreter({"PATH": f"{tmp_path}:{own}"}) == str(other)
+    assert interpreter({"PATH": f"{tmp_path}:{own}", "VIRTUAL_ENV": sys.prefix}) == os.path.join(own, "python")
+    assert interpreter({"PATH": str(tmp_path / "empty")}) == sys.executable
 
 
 def test_a_script_runs_in_place_with_its_arguments_untouched(place: Path) -> None:

@@ -88,15 +88,13 @@ def command_for(words: Sequence[str], directory: str, cwd: str, env: Mapping[str
 
 
 def interpreter(env: Mapping[str, str]) -> str:
-    """The Python of the caller's active environment; Headway's own only when it is that one, or there is no other."""
+    """The Python of the caller's active environment, else what `python3` means in the caller's shell, also when
+    Headway lives there: `pip install` beside it went to the same place. Headway's own where there is no other."""
     for prefix in (env.get("VIRTUAL_ENV"), env.get("CONDA_PREFIX")):
         if prefix and os.access(os.path.join(prefix, "bin", "python"), os.X_OK):
             return os.path.join(prefix, "bin", "python")
-    own = os.path.realpath(os.path.join(sys.prefix, "bin"))
-    places = [place for place in env.get("PATH", os.defpath).split(os.pathsep) if place]
-    others = [place for place in places if sys.prefix == sys.base_prefix or os.path.realpath(place) != own]
     for name in ("python3", "python"):
-        found = shutil.which(name, path=os.pathsep.join(others)) if others else None
+        found = shutil.which(name, path=env.get("PATH", os.defpath))
         if found:
             return found
     return sys.executable
