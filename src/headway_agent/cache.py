@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 
 from headway_agent.nodedir import remove_tree, write_durably
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterator, Mapping
 
 BLOCK_BYTES = 512
+DRAFT = ".new"
+LOOK_EVERY_S = 0.1
 
 
 class Cache:
@@ -33,13 +36,20 @@ class Cache:
         return os.path.join(self.root, key)
 
     def get(
-        self, key: str, user: str, make: Callable[[str], Any], in_place: bool = False, fresh: Any = None
+        self,
+        key: str,
+        user: str,
+        make: Callable[[str], Any],
+        in_place: bool = False,
+        fresh: Any = None,
+        check: Callable[[], None] | None = None,
     ) -> tuple[str, Mapping[str, Any]]:
         """The entry and what is noted of it; made by `make(path)` where it is not there. `user` is a task's directory.
 
         `in_place`: what cannot be moved is made where it will be. `fresh(noted)`: whether an old entry is still good.
+        `check` raises where the wait for another who makes it is to end.
         """
-        with self._locked(key):
+        with self._locked(key, check=check):
             self._use(key, user)
             noted = self.noted(key)
             if noted is not None and (fresh is None or fresh(noted)):
@@ -51,7 +61,7 @@ class Cache:
 
     def _make(self, key: str, make: Callable[[str], Any], in_place: bool) -> Mapping[str, Any]:
         final = self.path(key)
-        draft = final if in_place else f"{final}.new"
+        draft = final if in_place else final + DRAFT
         _remove(f"{final}.json")
         _remove(draft)  # Left by one that died; the lock says that nobody is at it.
         try:
@@ -98,6 +108,8 @@ class Cache:
         """Remove the least recently used entries until the rest is within the limit. Returns their keys."""
         entries = []
         for name in _names(self.root):
+            if name.endswith(DRAFT):
+                self._drop_draft(name[: -len(DRAFT)])
             if name.endswith(".json"):
                 with contextlib.suppress(OSError):
                     key = name[:-5]
@@ -122,13 +134,22 @@ class Cache:
             _remove(self.path(key) + ".uses")
             return True
 
+    def _drop_draft(self, key: str) -> None:
+        """Remove what one that died has left; nobody may ever want it again."""
+        with self._locked(key, wait=False) as held:
+            if held:
+                _remove(self.path(key) + DRAFT)
+
     @contextlib.contextmanager
-    def _locked(self, key: str, wait: bool = True) -> Iterator[bool]:
+    def _locked(self, key: str, wait: bool = True, check: Callable[[], None] | None = None) -> Iterator[bool]:
         os.makedirs(self.root, mode=0o700, exist_ok=True)
         fd = os.open(self.path(key) + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                if wait and check is not None:
+                    _lock_patiently(fd, check)
+                else:
+                    fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
                 yield False
             else:
@@ -137,6 +158,16 @@ class Cache:
         finally:
             self.held.pop(key, None)
             os.close(fd)
+
+
+def _lock_patiently(fd: int, check: Callable[[], None]) -> None:
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            check()
+            time.sleep(LOOK_EVERY_S)
 
 
 def size_of(path: str) -> int:

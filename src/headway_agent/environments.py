@@ -67,7 +67,11 @@ def provide(work: Work) -> None:
     cache = _cache(work)
     try:
         home, noted = cache.get(
-            key, work.directory, lambda draft: _make(work, kind, file, draft, cache.held[key]), kind == "conda"
+            key,
+            work.directory,
+            lambda draft: _make(work, kind, file, draft, cache.held[key]),
+            in_place=kind == "conda",
+            check=work.check,
         )
     except OSError as error:
         raise NotHere(f"the environment could not be stored: {error}") from None

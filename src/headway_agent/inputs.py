@@ -6,13 +6,15 @@ announced and, where one was given, the hash; a new version at the same address 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
 from functools import partial
 
-from headway_agent import s3, unreachable
+from headway_agent import s3
 from headway_agent.cache import Cache, bytes_max
+from headway_agent.fetching import Refused, Remote, WrongContent, bare, etag, shown
 from headway_agent.preparing import NotHere, PrepareFailed
 
 TYPE_CHECKING = False
@@ -24,50 +26,12 @@ if TYPE_CHECKING:
 INPUTS_BYTES_MAX = 500 << 30
 PART_OF_DISK = 0.4
 PIECE_BYTES = 1 << 20
-CALL_S_MAX = 60.0
 TRIES = 3
 PAUSE_S = 0.5
-DATA_FILE = "data"
 
 
-class Remote:
-    """One object at an address: how to ask for it, and what it is called here."""
-
-    def __init__(self, url: str, environ: Mapping[str, str]) -> None:
-        self.url, self._environ = url, environ
-        path = url.partition("://")[2].partition("?")[0].partition("#")[0]
-        self.name = os.path.basename(path.rstrip("/")) if "/" in path else DATA_FILE
-        if self.name in ("", ".", ".."):
-            self.name = DATA_FILE
-        scheme = url.partition(":")[0]
-        self.http = s3.address(environ, *s3.split(url)) if scheme == "s3" else url
-
-    def open(self, method: str, query: Mapping[str, str] | None = None) -> Any:
-        """Send a request and return the open answer. Raises Refused with the status, or OSError."""
-        import urllib.error
-        import urllib.request
-
-        headers = {}
-        if self.url.startswith("s3:"):
-            moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-            headers = s3.signed(self._environ, method, self.http, moment, query or {})
-        url = f"{self.http}?{s3.encoded(query)}" if query else self.http
-        request = urllib.request.Request(url, headers=headers, method=method)
-        try:
-            return urllib.request.urlopen(request, timeout=CALL_S_MAX)
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise Refused(error.code) from None
-        except urllib.error.URLError as error:
-            if unreachable.UNKNOWN_HOST.search(str(error.reason)):
-                raise WrongContent(f"has a host that nobody knows: {error.reason}") from None
-            raise OSError(str(error.reason)) from None
-
-
-class Refused(Exception):
-    def __init__(self, status: int) -> None:
-        super().__init__(f"answered {status}")
-        self.busy = status in unreachable.BUSY  # It may answer otherwise later.
+class Superseded(Exception):
+    """Another version of the object came than the one that was asked about."""
 
 
 def provide(work: Work) -> None:
@@ -110,10 +74,6 @@ def _one(work: Work, name: str, url: str, sha256: str) -> str:
         raise _unreachable(f'input "{name}": {shown(url)} could not be reached: {error}') from None
 
 
-class WrongContent(Exception):
-    """What came is not what was announced."""
-
-
 def _in_place(work: Work, name: str, path: str, sha256: str) -> str:
     if not os.path.exists(path):
         raise _missing(f'input "{name}": {path} is not there on this node')
@@ -130,25 +90,45 @@ def _in_place(work: Work, name: str, path: str, sha256: str) -> str:
 
 def _file(work: Work, url: str, sha256: str) -> str:
     remote = Remote(url, work.site.environ)
-    key = sha256 or _key(url, _version(remote))
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(Superseded):
+            return _version_of_file(work, remote, sha256, strict=True)
+    # Twins behind one address may never agree on a name for what is the same.
+    return _version_of_file(work, remote, sha256, strict=False)
 
-    def make(draft: str) -> dict[str, str]:
+
+def _version_of_file(work: Work, remote: Remote, sha256: str, strict: bool) -> str:
+    version, tag = _version(remote)
+    key = sha256 or _key(remote.url, version)
+
+    def make(draft: str) -> dict[str, Any]:
         os.mkdir(draft, 0o755)
-        _patiently(work, lambda: _download(work, remote, f"{draft}/{remote.name}", sha256))
-        return {"url": shown(url), "name": remote.name}
+        target = f"{draft}/{remote.name}"
+        _patiently(work, lambda: _download(work, remote, target, sha256, tag if strict and not sha256 else ""))
+        return {"url": shown(remote.url), "name": remote.name, "size": os.path.getsize(target)}
 
-    home, noted = _cache(work).get(key, work.directory, make)
-    return os.path.join(home, str(noted.get("name") or remote.name))
+    def whole(noted: Mapping[str, Any]) -> bool:
+        """Still as long as it was: a task may write where it should only read."""
+        try:
+            return os.path.getsize(place(noted)) == int(noted.get("size", -1))
+        except OSError:
+            return False
+
+    def place(noted: Mapping[str, Any]) -> str:
+        return os.path.join(cache.path(key), str(noted.get("name") or remote.name))
+
+    cache = _cache(work)
+    return place(cache.get(key, work.directory, make, fresh=whole, check=work.check)[1])
 
 
-def _version(remote: Remote) -> str:
-    """What tells this version of the object from others; empty where the server does not say."""
+def _version(remote: Remote) -> tuple[str, str]:
+    """What tells this version of the object from others, and its etag; empty where the server does not say."""
     try:
         with remote.open("HEAD") as answer:
             fields = [answer.headers.get(name) or "" for name in ("ETag", "Last-Modified", "Content-Length")]
+            return " ".join(fields), etag(answer.headers)
     except (Refused, OSError):
-        return ""  # Many that answer no HEAD answer a GET: that one decides.
-    return " ".join(fields)
+        return "", ""  # Many that answer no HEAD answer a GET: that one decides.
 
 
 def _tree(work: Work, url: str) -> str:
@@ -167,16 +147,20 @@ def _tree(work: Work, url: str) -> str:
 
     def make(draft: str) -> dict[str, str]:
         os.mkdir(draft, 0o755)
-        for key, _, _ in objects:
+        for key, tag, _ in objects:
             path = key[len(prefix) :]
             if path.startswith("/") or ".." in path.split("/") or "\0" in path:
                 raise WrongContent(f"has the key {key!r}, which is not a path")
             target = os.path.join(draft, path)
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            _patiently(work, partial(_download, work, Remote(f"s3://{bucket}/{key}", work.site.environ), target, ""))
+            remote = Remote(f"s3://{bucket}/{key}", work.site.environ)
+            _patiently(work, partial(_download, work, remote, target, "", bare(tag)))
         return {"url": shown(url)}
 
-    home, _ = _cache(work).get(_key(url, repr(sorted(objects))), work.directory, make)
+    try:
+        home, _ = _cache(work).get(_key(url, repr(sorted(objects))), work.directory, make, check=work.check)
+    except Superseded:
+        raise OSError("objects in it were changed while they were fetched") from None
     return home
 
 
@@ -205,9 +189,11 @@ def _patiently(work: Work, fetch: Callable[[], None]) -> None:
         time.sleep(PAUSE_S)
 
 
-def _download(work: Work, remote: Remote, target: str, sha256: str) -> None:
+def _download(work: Work, remote: Remote, target: str, sha256: str, tag: str) -> None:
     digest, count = hashlib.sha256(), 0
     with remote.open("GET") as answer, open(target, "wb") as file:
+        if tag and (etag(answer.headers) or tag) != tag:
+            raise Superseded
         announced = answer.headers.get("Content-Length") or ""
         while True:
             work.check()
@@ -220,15 +206,10 @@ def _download(work: Work, remote: Remote, target: str, sha256: str) -> None:
             digest.update(piece)
             count += len(piece)
             file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())  # That it is whole is noted durably: so it must be.
     if announced.isdigit() and int(announced) != count:
         raise OSError(f"the transfer broke off after {count} of {announced} bytes")
     if sha256 and digest.hexdigest() != sha256:
         raise WrongContent(f"has the sha256 {digest.hexdigest()}, not the one that was named")
     os.chmod(target, 0o444)  # Many read it.
-
-
-def shown(url: str) -> str:
-    """The URL without what may be secret in it: user, password, query."""
-    scheme, _, rest = url.partition("://")
-    authority, slash, path = rest.partition("?")[0].partition("/")
-    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"

@@ -80,6 +80,11 @@ def listed(answer: str) -> tuple[list[tuple[str, str, int]], str]:
     return found, _field(answer, "NextContinuationToken") if _field(answer, "IsTruncated") == "true" else ""
 
 
+def error_code(answer: str) -> str:
+    """The store's own word for what is wrong, as NoSuchBucket; nothing where it says none."""
+    return _field(answer, "Code")[:60] if "<Error" in answer else ""
+
+
 def _field(text: str, name: str) -> str:
     found = re.search(f"<{name}>(.*?)</{name}>", text, re.DOTALL)
     return unescape(found.group(1)) if found else ""

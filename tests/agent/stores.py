@@ -69,6 +69,7 @@ class Site80:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.fetched: list[str] = []
+        self.heard: list[list[str]] = []  # The names of the headers of each request.
         self.cut_short = 0  # So many answers break off in the middle.
         self.busy = False  # It answers that it has no time.
         self.before: Callable[[str], object] = lambda path: None  # Called with a path before it is answered.
@@ -102,6 +103,7 @@ class Site80:
 
             def do_GET(self) -> None:
                 site.fetched.append(self.path)
+                site.heard.append(list(self.headers))
                 site.before(self.path)
                 content = self._head() or b""
                 if site.cut_short:

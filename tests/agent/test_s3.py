@@ -129,7 +129,9 @@ def test_objects_and_prefixes_come_from_a_real_s3_server(tmp_path: Path, endpoin
     tree = Path(env["HEADWAY_INPUT_ALL"])
     assert {str(path.relative_to(tree)) for path in tree.rglob("*.csv")} == {"a b.csv", "deep/c.csv"}
     for url, keys, said in (
-        ("s3://bucket/data/none", environ, "s3://bucket/data/none answered 404"),
+        ("s3://bucket/data/none", environ, "s3://bucket/data/none answered 404 (NoSuchKey); for all objects below"),
+        ("s3://none/data/none", environ, "s3://none/data/none answered 404 (NoSuchBucket)"),
+        ("s3://bucket/data/", {"AWS_ENDPOINT_URL": endpoint}, "; this node has no AWS_ACCESS_KEY_ID"),
         ("s3://bucket/none/", environ, "has no objects below it"),
         ("s3://bucket/data/a b.csv", {**environ, "AWS_SECRET_ACCESS_KEY": "wrong"}, "answered 403"),
     ):

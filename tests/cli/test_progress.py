@@ -112,6 +112,13 @@ def test_the_flags_become_words_of_the_job(fake: FakeServer, headway: Callable, 
     assert shown["workdir"] == str(place)
 
 
+@pytest.mark.parametrize("flag", ["--input", "--volume"])
+def test_a_name_without_a_place_is_not_the_current_directory(fake: FakeServer, headway: Callable, flag: str) -> None:
+    said = headway("run", "--dry-run", flag, "data=", "train.py")
+    assert said.code == 2
+    assert f'{flag}: "data=" names no place' in said.err
+
+
 def test_a_bundle_is_sent_and_shown_when_the_job_is_submitted(fake: FakeServer, headway: Callable, place: Path) -> None:
     said = headway("run", "-d", "--bundle", "train.py")
     assert said.code == 0, said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,11 +49,8 @@ def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def keeping_given(given: dict[str, Any], base: Mapping[str, Any], cwd: str) -> dict[str, Any]:
     """The keys of a job that these flags set; flags win over the file, entry by entry."""
     found: dict[str, Any] = {}
-    inputs = {name: _place(url, cwd) for name, url in (pair(word, "--input") for word in given.pop("inputs"))}
-    volumes = {
-        name: os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
-        for name, path in (pair(word, "--volume") for word in given.pop("volumes"))
-    }
+    inputs = {name: where if "://" in where else path for name, where, path in _places("--input", given, cwd)}
+    volumes = {name: path for name, _, path in _places("--volume", given, cwd)}
     for key, pairs in (("inputs", inputs), ("volumes", volumes), ("params", values(given.pop("params"), "--param"))):
         _merge(found, base, key, pairs)
     limits = {"stalled_after": given.pop("stalled_after"), "pending": given.pop("pending_max")}
@@ -98,9 +95,13 @@ def signal_name(word: str) -> str:
     return word.upper() if word.upper().startswith("SIG") else f"SIG{word.upper()}"
 
 
-def _place(url: str, cwd: str) -> str:
-    """A path of the caller, made absolute; a URL as it is."""
-    return url if "://" in url else os.path.normpath(os.path.join(cwd, os.path.expanduser(url)))
+def _places(flag: str, given: dict[str, Any], cwd: str) -> Iterator[tuple[str, str, str]]:
+    """The name, the place as it was typed, and the same as a path of the caller, made absolute."""
+    for word in given.pop(f"{flag[2:]}s"):
+        name, where = pair(word, flag)
+        if not where:
+            raise BadInput(f'{flag}: "{word[:80]}" names no place', f"{flag} {name[:80]}=PLACE")
+        yield name, where, os.path.normpath(os.path.join(cwd, os.path.expanduser(where)))
 
 
 def send(client: Any, prepared: Prepared, output: Output) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from headway.core.errors import BadInput
 from headway.core.fields import WORD_BYTES_MAX, check_keys, kind_of, one_of, text_bytes, whole
@@ -326,8 +327,31 @@ def _inputs(raw: Any, what: str) -> tuple[Input, ...]:
         scheme, _, _ = url.partition("://")
         if not url.startswith("/") and scheme not in _FETCHED:
             raise BadInput(f"{where}: {scheme}:// cannot be fetched; {', '.join(_FETCHED)} and absolute paths can")
+        if scheme in ("http", "https", "s3"):
+            _check_address(url, where)
         inputs.append(Input(name, url, sha256))
     return tuple(inputs)
+
+
+def _check_address(url: str, where: str) -> None:
+    """No node can fetch from an address without a host or a bucket, or with a port that there is not."""
+    scheme, _, rest = url.partition("://")
+    front = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    authority = front.rpartition("@")[2]
+    typed = f"{scheme}://{authority}{rest[len(front) :]}"[:80]  # Without a password.
+    what = "bucket" if scheme == "s3" else "host"
+    if not authority:
+        raise BadInput(f'{where}: "{typed}" names no {what}', f"{scheme}://{what.upper()}/…")
+    if scheme == "s3":
+        return
+    try:
+        split = urlsplit(f"{scheme}://{authority}")
+        host, _ = split.hostname or "", split.port
+        host.encode("idna")
+    except ValueError as error:
+        raise BadInput(f'{where}: "{typed}" is not an address: {error}') from None
+    if not host:
+        raise BadInput(f'{where}: "{typed}" names no host', f"{scheme}://HOST/…")
 
 
 def _volumes(raw: Any, what: str) -> Pairs:
