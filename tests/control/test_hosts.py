@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from headway.control.from_file import Given, set_up
 from headway.control.performer import Released, Saw
 from headway.control.setting_up import SetPool
 from headway.core.errors import BadInput
@@ -13,6 +17,7 @@ from headway.core.pool_spec import Engines
 from headway.engines.protocol import Sight, Sighting, Sightings
 from headway.engines.ssh_options import read_options
 from headway.store.memory import MemoryStore
+from headway.store.protocol import Batch, Setup
 from tests.control.leading import Leader
 
 ENGINES: Engines = {"ssh": read_options}
@@ -74,3 +79,18 @@ def test_a_pool_that_could_name_a_node_of_another_is_refused_and_changes_nothing
     with pytest.raises(BadInput, match='"lab" and "lab-2" would both call a node "lab-2-a"'):
         house.do(SetPool("lab", {"hosts": ["h1", "2.a"]}, engines=ENGINES)).result()
     assert lab(house).hosts == ("h1",)
+
+
+def test_a_host_that_the_file_no_longer_names_is_not_forgotten_at_a_start(tmp_path: Path) -> None:
+    before = a_house("h1", "h2")
+    store = before.cycle.store
+    given = Given(pools=(replace(lab(before), nodes_min=1, nodes_max=1, options={"hosts": ["h1"]}),))
+    for _ in range(2):
+        set_up(store, given, 0, tmp_path / "from-file.json")
+        house = Leader(store)
+        assert (lab(house).hosts, lab(house).former_hosts) == (("h1",), ("h2",))
+    assert saw(house, h1=UP, h2=UP) == [Release("lab", ("lab-h2",))]
+    house.do(Released(("lab-h2",))).result()
+    store.commit(Batch(setup=Setup(pools=[lab(before)])))
+    set_up(store, given, 0, tmp_path / "from-file.json")
+    assert lab(Leader(store)).former_hosts == (), "nothing of ours is there any more"

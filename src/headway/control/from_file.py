@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from headway.core.model import ENDS, Pool, Queue, State
-from headway.core.pool_spec import LEAVING, with_leases_of
+from headway.core.pool_spec import LEAVING, taking_over
 from headway.store.protocol import Batch, JobFilter, Setup, Store
 
 log = structlog.get_logger()
@@ -36,7 +36,8 @@ def set_up(store: Store, given: Given, epoch: int, remembered: Path) -> None:
     """Let the store have what is given, and let go what was given last time. What commands have set stays."""
     before = _read(remembered)
     known = {pool.name: pool for pool in store.pools()}
-    pools = [with_leases_of(known.get(pool.name), pool) for pool in given.pools]
+    nodes = {node.id for node in store.nodes() if node.gone_at is None}
+    pools = [taking_over(known.get(pool.name), pool, nodes) for pool in given.pools]
     setup = Setup(
         queues=[queue for queue in given.queues if queue not in store.queues()],
         pools=[pool for pool in pools if pool != known.get(pool.name)],

@@ -14,11 +14,10 @@ from headway.control.desk import Desk
 from headway.control.house import DEFAULT, nearest
 from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.events import Event
-from headway.core.hosts import node_of
 from headway.core.lifecycle import StopDecided
 from headway.core.model import Cause, Node, NodeId, Pool, Queue, State
 from headway.core.node_names import check_node_names
-from headway.core.pool_spec import LEAVING, ONLY_LOCAL, Engines, read_pool, show_pool, with_leases_of
+from headway.core.pool_spec import LEAVING, ONLY_LOCAL, Engines, read_pool, show_pool, taking_over, with_leases_of
 from headway.core.queue_spec import read_licences, read_queue, show_queue
 
 Words = Mapping[str, Any]
@@ -80,19 +79,7 @@ class SetPool:
     def apply(self, desk: Desk) -> Pool:
         house = desk.book.house
         known = house.pools.get(self.name)
-        pool = read_pool(self.name, self._words(known), self.engines)
-        former = (
-            [
-                host
-                for host in (*known.hosts, *known.former_hosts)
-                if host not in pool.hosts and node_of(self.name, host) in desk.book.nodes
-            ]
-            if known
-            else []
-        )
-        if former:
-            pool = replace(pool, options={**pool.options, "former_hosts": former})
-        pool = with_leases_of(known, pool)
+        pool = taking_over(known, read_pool(self.name, self._words(known), self.engines), desk.book.nodes)
         if pool != known:
             check_node_names(pool, house.pools.values())
             put_pool(desk, pool)

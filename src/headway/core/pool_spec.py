@@ -6,14 +6,14 @@ The engine's own words travel as `options` and are checked by the engine. Queues
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any
 
 from headway.core.errors import BadInput
 from headway.core.fields import check_keys, kind_of, one_of, whole
-from headway.core.hosts import read_hosts
-from headway.core.model import BESIDE_OPTIONS, Pool, Resources
+from headway.core.hosts import node_of, read_hosts
+from headway.core.model import BESIDE_OPTIONS, NodeId, Pool, Resources
 from headway.core.queue_spec import ENTRIES_MAX, check_name
 from headway.core.units import duration_s, size_bytes
 from headway.core.wishes import LABEL
@@ -98,6 +98,17 @@ def with_leases_of(known: Pool | None, pool: Pool) -> Pool:
     held_s = max(known.lease_s, known.lease_held_s) if known else 0.0
     options = {key: value for key, value in pool.options.items() if key != "lease_held_s"}
     return replace(pool, options={**options, "lease_held_s": held_s} if held_s > pool.lease_s else options)
+
+
+def taking_over(known: Pool | None, pool: Pool, nodes: Container[NodeId]) -> Pool:
+    """The pool as it becomes, with what must not be forgotten of what it was: leases, and hosts with nodes of ours."""
+    former = [
+        host
+        for host in ((*known.hosts, *known.former_hosts) if known else ())
+        if host not in pool.hosts and node_of(pool.name, host) in nodes
+    ]
+    options = {**pool.options, "former_hosts": former} if former else pool.options
+    return with_leases_of(known, replace(pool, options=options))
 
 
 def show_pool(pool: Pool) -> dict[str, Any]:
