@@ -200,6 +200,23 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_claim_comes_again_with_the_on
     assert played.kinds(job).count("CheckpointSetAside") == 2
 
 
+def test_a_fork_whose_checkpoint_is_damaged_ends_instead_of_beginning_with_nothing() -> None:
+    played = Played("n1", "n2")
+    origin = played.start()
+    played.save(f"{origin}/1/0", 5, *played.job(origin).attempt.nodes)  # type: ignore[union-attr]
+    job = played.submit(resume_from={"job": origin, "step": 5}, retries=3)
+    (node,) = played.job(job).attempt.nodes  # type: ignore[union-attr]
+    key = played.duty(f"{job}/1/0", node)["resume"]["key"]
+    reply = played.say(node, bad_checkpoints=[{"task": f"{job}/1/0", "key": key, "detail": "part 0: wrong hash"}])
+    assert reply["duties"] == []
+    after = played.job(job)
+    assert (after.state, after.cause, after.number) == (State.FAILED, Cause.INPUT_MISSING, 1)
+    assert "step 5" in after.detail
+    assert origin in after.detail
+    assert "wrong hash" in after.detail
+    assert "CheckpointSetAside" in played.kinds(job)
+
+
 def test_a_gang_with_a_damaged_checkpoint_is_given_back_and_placed_with_the_one_before() -> None:
     played = Played("n1", "n2")
     job = played.start(nodes=2, retries=1)

@@ -19,7 +19,7 @@ from headway.core import checkpoints
 from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint
 from headway.core.errors import BadInput, HeadwayError, Unavailable
 from headway.core.events import Event
-from headway.core.lifecycle import NodeLost, PendingOver, Progressed, ResumeSpoiled, StopDecided
+from headway.core.lifecycle import NodeLost, PendingOver, PrepareFailed, Progressed, ResumeSpoiled, StopDecided
 from headway.core.model import Cause, Job, Phase, State, split_key
 from headway.core.units import show_duration
 from headway.storage.protocol import check_key
@@ -187,6 +187,12 @@ def _bad_checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> Non
     desk.say(Event("CheckpointSetAside", desk.now, job_id, job.number, data))
     trail.spoiled[job_id] = trail.spoiled.get(job_id, 0) + 1
     said = f"the checkpoint of step {bad.step} is damaged: {detail}"
+    origin = job.spec.progress.resume_from
+    if before is None and origin is not None:
+        # Somebody asked for what begins there. To begin with nothing instead would look like an answer.
+        said = f"the checkpoint of step {bad.step} of {origin.job}, from which it was to begin, is damaged: {detail}"
+        desk.step(job, PrepareFailed(attempt, index, Cause.INPUT_MISSING, said))
+        return
     desk.step(job, ResumeSpoiled(job.number, before.step if before else None, said))
 
 
