@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -118,3 +119,37 @@ def test_a_leader_that_was_frozen_comes_back_as_a_follower(cluster: Callable[...
     assert several.lead_of(epoch + 1)[0] is leader
     happened = [each["kind"] for each in several.told(leader)["happened"]]
     assert happened.count("LeaderChanged") >= 3
+
+
+def test_who_takes_over_counts_the_lease_that_was_granted_before_it_was_lowered(
+    cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    several = cluster(2, lease_margin_s=0.1, tick_every_s=0.2, sync_wait_s=1)
+    leader, epoch = several.lead_of()
+    follower = follower_of(several, leader)
+    pool = "/api/v1/pools/lab"
+    assert ask(leader, "PATCH", pool, {"engine": "local", "nodes": 1, "lease": 600})[0] == 200
+    gate, where = tmp_path / "gate", tmp_path / "where"
+    script = 'echo "$HEADWAY_NODE_DIR" > "$1.new"; mv "$1.new" "$1"; until [ -e "$0" ]; do sleep 0.1; done'
+    with several.client(leader, follower) as client:
+        job = client.submit({"command": ["bash", "-c", script, str(gate), str(where)], "pool": "lab"}).id
+        wait_until(where.exists, what="the job to run")
+        agent = int(json.loads(Path(where.read_text().strip(), "agent.pid").read_text())["pid"])
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            assert ask(leader, "PATCH", pool, {"lease": 1})[0] == 200
+            leader.kill()
+            new, _ = several.lead_of(epoch)
+
+            def heard_s() -> float:
+                (node,) = ask(new, "GET", "/api/v1/nodes")[1]["nodes"]
+                return float(node["heard_s"])
+
+            wait_until(lambda: heard_s() > 5.0, what="several of the shorter leases to run out")
+            assert [each["number"] for each in client.detail(job)["attempts"]] == [1]
+            assert ask(new, "PATCH", pool, {"lease": 600})[0] == 200  # On a busy machine a second is soon over.
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        gate.touch()
+        wait_until(lambda: client.detail(job)["state"] == "succeeded", what="the end of the job")
+        assert [each["number"] for each in client.detail(job)["attempts"]] == [1]
