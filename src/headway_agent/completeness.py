@@ -109,6 +109,7 @@ def restored(known: Knowledge, tree: Tree, step: int, how: str) -> None:
     known.finished = dict(known.kept)
     known.before = dict(tree)
     known.last_step = step
+    known.declares = how == DECLARED  # So it will again: one file of the next checkpoint alone is none.
 
 
 # --- a look ---------------------------------------------------------------------------------------------------------

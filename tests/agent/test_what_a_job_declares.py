@@ -57,3 +57,17 @@ def test_parameters_seed_and_signal_are_in_the_environment() -> None:
     assert (env["HEADWAY_SEED"], env["PYTHONHASHSEED"], env["HEADWAY_NOTICE_SIGNAL"]) == ("7", "7", "SIGUSR1")
     duty["env"] = {"PYTHONHASHSEED": "3"}
     assert launch_of(duty, "/t", "", 0, 0)["ranks"][0]["env"]["PYTHONHASHSEED"] == "3"
+
+
+def test_a_job_that_declared_what_it_goes_on_from_is_waited_for_from_its_first_rename_on() -> None:
+    """Its next checkpoint is two files: one of them beside the old other is no checkpoint of any step."""
+    known = Knowledge()
+    before = {"model.pt": (10, 1, 1), "optimizer.pt": (10, 2, 2)}
+    completeness.restored(known, before, 12, DECLARED)
+    completeness.renamed(known, "model.pt")
+    assert completeness.look(known, {**before, "model.pt": (10, 3, 3)}, 1.0) is None
+    completeness.renamed(known, "optimizer.pt")
+    completeness.declared(known, ".", 13, {})
+    found = completeness.look(known, {"model.pt": (10, 3, 3), "optimizer.pt": (10, 4, 4)}, 2.0)
+    assert found is not None
+    assert (found.step, found.how, found.files) == (13, DECLARED, {"model.pt": (10, 3, 3), "optimizer.pt": (10, 4, 4)})
