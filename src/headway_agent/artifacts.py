@@ -12,6 +12,7 @@ import time
 
 from headway_agent import pagecache
 from headway_agent.charges import ARTIFACT_QUIET_S
+from headway_agent.happenings import WAIT
 from headway_agent.parts import Changed, signature_of
 from headway_agent.restoring import look, unkeepable
 from headway_agent.storing import NotJoined
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 4 << 20
 NAME_BYTES_MAX, KEY_CHARS_MAX = 255, 480
+NAMES_SHOWN_MAX = 3
 
 
 def found(charge: Charge, troubles: list[str]) -> dict[str, tuple[str, Signature]]:
@@ -91,6 +93,11 @@ def quiet(signature: Signature, now: float) -> bool:
     return now - signature[1] / 1e9 >= ARTIFACT_QUIET_S
 
 
+def waiting_sentence(names: list[str], problem: str) -> str:
+    more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
+    return f"outputs {WAIT}: {problem} ({', '.join(names[:NAMES_SHOWN_MAX])}{more})"
+
+
 def store(objects: Objects, charge: Charge, name: str, file: str, signature: Signature) -> dict[str, Any]:
     """Store one file whole and return what the server is told of it. Raises Changed when it was written to."""
     import hashlib
@@ -109,22 +116,30 @@ def store(objects: Objects, charge: Charge, name: str, file: str, signature: Sig
             raise Changed(f"{name} is no file any more")
         total = before.st_size
         several = total > objects.artifact_bytes_max
+        source = _Source(name, fd, signature_of(before), digest)
         keys: list[str] = []
         while size < total or not keys:
             key = f"{top}{name}.part-{len(keys) + 1:04d}" if several else top + name
-            count = _store_piece(objects, charge.sent, key, fd, min(objects.artifact_bytes_max, total - size), digest)
+            size += _store_piece(objects, charge.sent, key, source, min(objects.artifact_bytes_max, total - size))
             keys.append(key)
-            size += count
-            if not count:
-                break
-        if signature_of(os.fstat(fd)) != signature_of(before) or size != total:
-            raise Changed(f"{name} was changed")
     finally:
         os.close(fd)
     return {"path": path, "size": size, "sha256": digest.hexdigest(), "keys": keys, "at": time.time()}
 
 
-def _store_chunks(objects: Objects, sent: Sent, key: str, fd: int, want: int, digest: Any) -> int:
+class _Source:
+    """The open file from which is stored. What was stored of it before stays in place until it is read unchanged."""
+
+    def __init__(self, name: str, fd: int, before: Signature, digest: Any) -> None:
+        self.fd, self.digest = fd, digest
+        self._name, self._before = name, before
+
+    def check(self, have: int, want: int) -> None:
+        if have != want or signature_of(os.fstat(self.fd)) != self._before:
+            raise Changed(f"{self._name} was changed")
+
+
+def _store_chunks(objects: Objects, sent: Sent, key: str, source: _Source, want: int) -> int:
     """Store a large file piece by piece. Cut off, it goes on with the first chunk that has not arrived.
 
     So does an agent that comes after this one: what has arrived is noted in the task's directory.
@@ -136,10 +151,10 @@ def _store_chunks(objects: Objects, sent: Sent, key: str, fd: int, want: int, di
     chunks: list[str] = []
     have, whole = 0, hashlib.sha256()
     while have < want:
-        content = os.read(fd, min(objects.chunk_bytes, want - have))
+        content = os.read(source.fd, min(objects.chunk_bytes, want - have))
         if not content:
             break
-        digest.update(content)
+        source.digest.update(content)
         whole.update(content)
         chunks.append(f"jobs/{job}/{attempt}/parts/output-{name}.{len(chunks)}")
         sha256 = hashlib.sha256(content).hexdigest()
@@ -147,6 +162,7 @@ def _store_chunks(objects: Objects, sent: Sent, key: str, fd: int, want: int, di
             objects.put_chunk(chunks[-1], content, sha256)
             sent.chunk_stored(objects.mark, chunks[-1], sha256)
         have += len(content)
+    source.check(have, want)
     try:
         objects.join(key, chunks, have, whole.hexdigest())
     except NotJoined:
@@ -156,20 +172,21 @@ def _store_chunks(objects: Objects, sent: Sent, key: str, fd: int, want: int, di
     return have
 
 
-def _store_piece(objects: Objects, sent: Sent, key: str, fd: int, want: int, digest: Any) -> int:
+def _store_piece(objects: Objects, sent: Sent, key: str, source: _Source, want: int) -> int:
     if want > objects.chunk_bytes:
-        return _store_chunks(objects, sent, key, fd, want, digest)
+        return _store_chunks(objects, sent, key, source, want)
     draft = objects.draft()
     room = memoryview(pagecache.buffer(min(PIECE_BYTES, max(want, 1))))
     have = 0
     try:
         while have < want:
-            count = os.readv(fd, [room[: want - have]])
+            count = os.readv(source.fd, [room[: want - have]])
             if not count:
                 break
-            digest.update(room[:count])
+            source.digest.update(room[:count])
             draft.write(room[:count])
             have += count
+        source.check(have, want)
         draft.finish(key)
     except BaseException:
         draft.drop()

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 
 from headway_agent import artifacts, completeness
 from headway_agent.charges import Charge
-from headway_agent.happenings import ArtifactStored, CheckpointStored, Salvaged, Stepped, Troubled, unkept_words
+from headway_agent.happenings import WAIT, ArtifactStored, CheckpointStored, Salvaged, Stepped, Troubled, unkept_words
 from headway_agent.inotify import APPEARED, MISSED, MOVED, WRITTEN
 from headway_agent.nodedir import boottime_s
 from headway_agent.parts import Changed, send_files
@@ -300,7 +300,7 @@ class Checkpointer:
         except (StoreFailed, OSError) as problem:
             self._later(charge)
             charge.look_at_s = boottime_s() + charge.backoff_s
-            self._trouble(f"checkpoints {charge.key}", f"checkpoints wait on the node: {problem}")
+            self._trouble(f"checkpoints {charge.key}", f"checkpoints {WAIT}: {problem}")
             return
         charge.backoff_s = 0.0
         size = sum(entry["size"] for entry in entries)
@@ -363,26 +363,32 @@ class Checkpointer:
     def _artifacts(self, charge: Charge) -> None:
         charge.artifacts_at_s = None if charge.end else boottime_s() + charge.artifacts_every_s
         left_out: list[str] = []
+        waiting: list[str] = []
         problem = ""
         for name, (file, signature) in sorted(artifacts.found(charge, left_out).items()):
             if charge.artifacts.get(name) == signature or not (charge.end or artifacts.quiet(signature, time.time())):
+                continue
+            if waiting and not self.objects.nearby:
+                waiting.append(name)  # The way to storage is closed for all of them.
                 continue
             try:
                 self._artifact(charge, name, file, signature)
             except Changed as change:
                 left_out.append(str(change))
             except StoreRefused as refusal:
-                problem = str(refusal)
+                left_out, waiting = [str(refusal)], []
                 break
             except (StoreFailed, OSError) as failure:
-                problem = f"outputs wait on the node: {failure}"
-                self._later(charge)
-                charge.artifacts_at_s = boottime_s() + charge.backoff_s
-                break
+                waiting.append(name)  # On a disk that is full there may be room for a smaller one.
+                problem = problem or str(failure)
             if not charge.end and any(each.end or each.noticed for each in self._charges.values()):
                 charge.artifacts_at_s = boottime_s()  # Checkpoints go first; the rest of these comes after.
                 break
-        self._trouble(f"outputs {charge.key}", problem or "; ".join(left_out))
+        if waiting:
+            self._later(charge)
+            charge.artifacts_at_s = boottime_s() + charge.backoff_s
+            left_out.insert(0, artifacts.waiting_sentence(waiting, problem))
+        self._trouble(f"outputs {charge.key}", "; ".join(left_out))
 
     def _artifact(self, charge: Charge, name: str, file: str, signature: completeness.Signature) -> None:
         for number in range(CHANGED_TRIES):

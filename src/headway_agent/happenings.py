@@ -226,6 +226,9 @@ class Troubled:
     detail: str
 
 
+WAIT, LOST = "wait on the node", "were not kept"  # Said of files while there is hope, and when the task is over.
+
+
 def unkept_words(task: str) -> tuple[str, str, str]:
     """Under which words it is told that files of a task are not kept."""
     return (f"checkpoints {task}", f"left out {task}", f"outputs {task}")

@@ -11,7 +11,7 @@ except ImportError:  # pragma: no cover
     from hashlib import blake2b
 
 from headway_agent import progress
-from headway_agent.happenings import unkept_words
+from headway_agent.happenings import LOST, WAIT, unkept_words
 from headway_agent.nodestate import (
     CLAIMED,
     DIGESTED,
@@ -162,7 +162,7 @@ def _report(state: State, task: Task, now: float) -> dict[str, Any]:
         report["outcome"] = dict(task.outcome or {})
         unkept = [state.troubles[what] for what in unkept_words(task.key) if what in state.troubles]
         if unkept:
-            report["outcome"]["unkept"] = "; ".join(unkept)
+            report["outcome"]["unkept"] = "; ".join(unkept).replace(WAIT, LOST)
         if task.failed_s:
             # How long ago, not when: clocks of nodes differ, and of a gang the first to fail is wanted.
             report["outcome"]["failed_ago_s"] = round(max(0.0, now - task.failed_s), 3)

@@ -87,6 +87,27 @@ def test_a_full_store_is_told_of_the_job_while_it_lasts(small_storage: Living, t
     assert ended["attempts"][0]["tasks"][0]["outcome"]["unkept"] == ""
 
 
+FIRST_TOO_LARGE = """
+import os
+place = os.environ["HEADWAY_OUTPUT_DIR"]
+open(f"{place}/a-model.bin", "wb").write(os.urandom(6_000_000))
+open(f"{place}/b-scores.txt", "w").write("fine")
+os.mkfifo(f"{place}/pipe")
+"""
+
+
+def test_a_file_that_finds_no_room_takes_no_smaller_one_with_it_and_is_named(small_storage: Living) -> None:
+    living = small_storage
+    living.script("first.py", FIRST_TOO_LARGE)
+    job = living.submit("--no-bundle", "first.py")
+    ended = living.wait(job)
+    assert (ended["state"], ended["artifacts"]["files"]) == ("succeeded", 1)
+    unkept = ended["attempts"][0]["tasks"][0]["outcome"]["unkept"]
+    assert "outputs were not kept: the storage folder" in unkept
+    assert "no space left on device (a-model.bin)" in unkept
+    assert "pipe: neither a file nor a directory" in unkept
+
+
 def test_a_limit_warns_then_stops_and_both_are_in_the_story_of_the_job(living: Living, tmp_path: Path) -> None:
     living.script("slowly.py", SLOWLY_TOO_MUCH)
     gate = tmp_path / "gate"
