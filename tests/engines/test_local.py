@@ -186,6 +186,35 @@ def test_the_agent_gets_what_was_rendered_and_nothing_of_the_server(
     }
 
 
+@pytest.mark.parametrize(
+    ("named", "env", "ended"),
+    [
+        ("AWS_*", {"AWS_REGION": "a"}, False),  # The same as before.
+        ("AWS_*", {"AWS_REGION": "a", "PATH": f"/another:{ENV['PATH']}", "UV_X": "1"}, False),  # Another terminal.
+        ("AWS_*", {"AWS_REGION": "b"}, True),
+        ("AWS_*", {"AWS_REGION": "a", "AWS_PROFILE": "x"}, True),
+        ("", {"AWS_REGION": "a"}, True),  # It may no longer have it.
+    ],
+)
+def test_an_agent_that_outlived_a_server_is_started_anew_where_agent_env_says_something_else_now(
+    headway_home: Path, named: str, env: dict[str, str], ended: bool
+) -> None:
+    first = an_engine(headway_home, settings=Settings(agent_env="AWS_*"), env={**ENV, "AWS_REGION": "a"})
+    first.order(first.render(ORDER))
+    pid_file = node_dir(headway_home) / "agent.pid"
+    old = alive(pid_file)
+    second = an_engine(headway_home, settings=Settings(agent_env=named), env={**ENV, **env})
+    assert second.sightings().nodes["local-1"].sight is (Sight.AGENTLESS if ended else Sight.UP)
+    second.order(second.render(ORDER))
+    pid = alive(pid_file)
+    assert (pid != old) is ended
+    has = psutil.Process(pid).environ()
+    assert {name: has[name] for name in has if name.startswith("AWS_")} == {
+        name: env[name] for name in env if name.startswith("AWS_") and named
+    }
+    second.release(["local-1"])
+
+
 def test_the_agent_is_nobodys_child_and_has_a_session_of_its_own(engine: LocalEngine, headway_home: Path) -> None:
     before = {child.pid for child in psutil.Process().children()}
     engine.order(engine.render(ORDER))

@@ -10,11 +10,12 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +107,27 @@ class LocalEngine:
                 # Agents that outlived a server may meet one whose store has another key: they read their file again.
                 for node_dir in node_dirs:
                     self._write_token(node_dir)
+                    self._end_if_outdated(node_dir)
                 self._looked = True
             nodes = {node_dir.name: _look(node_dir) for node_dir in node_dirs}
             self._tell_servers()
         return Sightings(nodes)
+
+    def _end_if_outdated(self, node_dir: Path) -> None:
+        """End an agent that outlived a server and has not what `agent_env` names now; it is then started anew.
+
+        Its keeper and its ranks notice nothing. What differs from terminal to terminal, as PATH, is no reason.
+        """
+        with self._alone(node_dir.name):
+            pid = alive(node_dir / "agent.pid")
+            has = _environ(pid) if pid else None
+            if has is None or _beyond_the_usual(has) == _beyond_the_usual(self._env):
+                return
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            give_up_at = time.monotonic() + UP_WITHIN_S
+            while alive(node_dir / "agent.pid") and time.monotonic() < give_up_at:
+                time.sleep(LOOK_EVERY_S)
 
     def _tell_servers(self) -> None:
         urls = list(self._server_urls()) if self._server_urls else []
@@ -241,6 +259,22 @@ def _began(pid: int) -> int | None:
     # The command's name may hold spaces and parentheses: the fields begin after the last one.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _environ(pid: int) -> dict[str, str] | None:
+    """The environment with which a process was started; None where it is gone or cannot be read."""
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    pairs = (os.fsdecode(word).partition("=") for word in words if b"=" in word)
+    return {name: value for name, _, value in pairs}
+
+
+def _beyond_the_usual(env: Mapping[str, str]) -> dict[str, str]:
+    """What only `agent_env` can have brought. (LC_CTYPE is Python's own doing where there is no locale.)"""
+    usual = {*FOR_AGENTS, "LC_CTYPE"}
+    return {name: env[name] for name in env if name not in usual and not name.startswith(FOR_FETCHING)}
 
 
 def _look(node_dir: Path) -> Sighting:
