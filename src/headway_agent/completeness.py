@@ -21,6 +21,7 @@ STRENGTH = {DECLARED: 0, RENAMED: 1, MARKER: 2, SETTLED: 3}
 SETTLE_S = 10.0
 NESTED_QUIET_S = 1.0  # A directory whose new files all came by rename is finished when nothing moves for so long.
 FAILED_QUIET_S = 2.0  # What a rank wrote so shortly before it failed may be the very write that failed.
+RESTLESS_S, RESTLESS_TIMES = 60.0, 10  # Newer than declared for so long, or so many times: it always will be.
 HALF_WRITTEN = re.compile(r"(^\.)|(^tmp)|(~$)|(\.(tmp|temp|part|partial|incomplete|new|lock)$)", re.IGNORECASE)
 NUMBER = re.compile(r"\d{1,15}")
 
@@ -41,6 +42,8 @@ class Knowledge:
     kept: dict[str, tuple[Signature, str]] = field(default_factory=dict)
     declared_steps: dict[str, int] = field(default_factory=dict)
     declared_ns: dict[str, int] = field(default_factory=dict)  # When the newest file of each was written.
+    declared_files: dict[str, Signature] = field(default_factory=dict)  # As they were when last found as declared.
+    restless: dict[str, tuple[float, int]] = field(default_factory=dict)  # Newer than declared: since when, how often.
     declares: bool = False  # The job tells of its checkpoints: of what is not told, the step would only be guessed.
     metrics: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     last_step: int = 0
@@ -109,6 +112,7 @@ def restored(known: Knowledge, tree: Tree, step: int, how: str) -> None:
     known.finished = dict(known.kept)
     known.before = dict(tree)
     known.last_step = step
+    known.declared_files = dict(tree) if how == DECLARED else {}
     known.declares = how == DECLARED  # So it will again: one file of the next checkpoint alone is none.
 
 
@@ -124,17 +128,24 @@ def look(
     """
     known.looked_s = now
     _notice_moves(known, tree)
+    written_anew: set[str] = set()
+    known.declared_files = {file: each for file, each in known.declared_files.items() if file in tree}
     for path, how in known.told.items():
         if how == RENAMED and known.declares:
             continue  # Its declaration is on the way; without one, it settles.
         until_ns = known.declared_ns.get(path, 0) if how == DECLARED else 0
+        if until_ns and _written_anew(known, tree, path, until_ns, now):
+            written_anew.add(path)
+            continue
         for file in _under(tree, path):
             if until_ns and tree[file][1] > until_ns:
                 continue
             known.finished[file] = (tree[file], how)
+            if how == DECLARED:
+                known.declared_files[file] = tree[file]
             if how == RENAMED:
                 known.habits.add(_habit(path))
-    declared_now = [path for path, how in known.told.items() if how == DECLARED]
+    declared_now = [path for path, how in known.told.items() if how == DECLARED and path not in written_anew]
     known.told, known.declared_ns = {}, {}
     if known.marker:
         _find_markers(known, tree)
@@ -166,6 +177,25 @@ def next_look_s(known: Knowledge) -> float | None:
         if not known.marker:
             times.append(since_s + known.settle_s)
     return min((at for at in times if at > known.looked_s), default=None)
+
+
+def _written_anew(known: Knowledge, tree: Tree, path: str, until_ns: int, now: float) -> bool:
+    """Whether the job has begun to overwrite what it declared: the rest of that step is no checkpoint.
+
+    A file that merely grows (a log) does not count, nor one that is newer whenever we look (the state of the moment).
+    """
+    found = False
+    for file in _under(tree, path):
+        size, changed_ns, inode = tree[file]
+        was = known.declared_files.get(file)
+        emptied = was is not None and size == 0 < was[0]  # Perhaps in the same tick of the kernel's clock.
+        if was is None or (changed_ns <= until_ns and not emptied) or (inode == was[2] and size > was[0]):
+            known.restless.pop(file, None)
+            continue
+        since_s, times = known.restless.get(file, (now, 0))
+        known.restless[file] = (since_s, times + 1)
+        found = found or (times < RESTLESS_TIMES and now - since_s < RESTLESS_S)
+    return found
 
 
 def _notice_moves(known: Knowledge, tree: Tree) -> None:

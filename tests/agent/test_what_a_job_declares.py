@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headway_agent import completeness
 from headway_agent.completeness import DECLARED, RENAMED, SETTLED, Knowledge
 from headway_agent.launch import launch_of
@@ -71,3 +73,41 @@ def test_a_job_that_declared_what_it_goes_on_from_is_waited_for_from_its_first_r
     found = completeness.look(known, {"model.pt": (10, 3, 3), "optimizer.pt": (10, 4, 4)}, 2.0)
     assert found is not None
     assert (found.step, found.how, found.files) == (13, DECLARED, {"model.pt": (10, 3, 3), "optimizer.pt": (10, 4, 4)})
+
+
+def declared_all(known: Knowledge, step: int, until_ns: int) -> None:
+    completeness.declared(known, ".", step, {}, until_ns)
+
+
+def test_what_is_left_of_a_declared_step_once_the_next_overwrites_it_is_no_checkpoint() -> None:
+    known = Knowledge()
+    declared_all(known, 1, 2)
+    first = completeness.look(known, {"a": (10, 1, 1), "b": (10, 2, 2)}, 0.0)
+    assert first is not None
+    completeness.kept(known, first)
+    declared_all(known, 2, 4)
+    assert completeness.look(known, {"a": (3, 5, 1), "b": (10, 4, 2)}, 1.0) is None, "a is of step 3 already"
+    declared_all(known, 3, 6)
+    assert completeness.look(known, {"a": (0, 6, 1), "b": (10, 6, 2)}, 1.5) is None, "emptied in the tick of b"
+    declared_all(known, 3, 6)
+    third = completeness.look(known, {"a": (10, 5, 1), "b": (10, 6, 2)}, 2.0)
+    assert third is not None
+    assert (third.step, set(third.files)) == (3, {"a", "b"})
+
+
+@pytest.mark.parametrize(("every_s", "missed"), [(1.0, 10), (600.0, 1)])
+def test_what_always_changes_beside_the_checkpoints_does_not_keep_them_away_for_long(
+    every_s: float, missed: int
+) -> None:
+    for log, expected in ((True, 0), (False, missed)):
+        known = Knowledge()
+        kept_steps = []
+        for step in range(1, 40):
+            ns = step * 100
+            declared_all(known, step, ns)
+            beside = (step, ns + (step > 1), 2) if log else (7, ns + (step > 1), step)
+            found = completeness.look(known, {"model": (10, ns, 1), "beside": beside}, step * every_s)
+            if found is not None:
+                completeness.kept(known, found)
+                kept_steps.append(found.step)
+        assert kept_steps == [1, *range(2 + expected, 40)]
