@@ -19,7 +19,7 @@ from headway_agent.storing import NotJoined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
     from headway_agent.charges import Charge
     from headway_agent.completeness import Signature
@@ -98,8 +98,18 @@ def waiting_sentence(names: list[str], problem: str) -> str:
     return f"outputs {WAIT}: {problem} ({', '.join(names[:NAMES_SHOWN_MAX])}{more})"
 
 
-def store(objects: Objects, charge: Charge, name: str, file: str, signature: Signature) -> dict[str, Any]:
-    """Store one file whole and return what the server is told of it. Raises Changed when it was written to."""
+def store(
+    objects: Objects,
+    charge: Charge,
+    name: str,
+    file: str,
+    signature: Signature,
+    gets_on: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Store one file whole and return what the server is told of it. Raises Changed when it was written to.
+
+    `gets_on` is called whenever a piece of it is stored.
+    """
     import hashlib
 
     top = f"jobs/{charge.job}/{charge.attempt}/output/" + (f"task-{charge.index}/" if charge.index else "")
@@ -116,7 +126,7 @@ def store(objects: Objects, charge: Charge, name: str, file: str, signature: Sig
             raise Changed(f"{name} is no file any more")
         total = before.st_size
         several = total > objects.artifact_bytes_max
-        source = _Source(name, fd, signature_of(before), digest)
+        source = _Source(name, fd, signature_of(before), digest, gets_on)
         keys: list[str] = []
         while size < total or not keys:
             key = f"{top}{name}.part-{len(keys) + 1:04d}" if several else top + name
@@ -130,8 +140,8 @@ def store(objects: Objects, charge: Charge, name: str, file: str, signature: Sig
 class _Source:
     """The open file from which is stored. What was stored of it before stays in place until it is read unchanged."""
 
-    def __init__(self, name: str, fd: int, before: Signature, digest: Any) -> None:
-        self.fd, self.digest = fd, digest
+    def __init__(self, name: str, fd: int, before: Signature, digest: Any, gets_on: Callable[[], None]) -> None:
+        self.fd, self.digest, self.gets_on = fd, digest, gets_on
         self._name, self._before = name, before
 
     def check(self, have: int, want: int) -> None:
@@ -161,6 +171,7 @@ def _store_chunks(objects: Objects, sent: Sent, key: str, source: _Source, want:
         if not sent.has_chunk(objects.mark, chunks[-1], sha256):
             objects.put_chunk(chunks[-1], content, sha256)
             sent.chunk_stored(objects.mark, chunks[-1], sha256)
+        source.gets_on()
         have += len(content)
     source.check(have, want)
     try:
@@ -185,6 +196,7 @@ def _store_piece(objects: Objects, sent: Sent, key: str, source: _Source, want: 
                 break
             source.digest.update(room[:count])
             draft.write(room[:count])
+            source.gets_on()
             have += count
         source.check(have, want)
         draft.finish(key)

@@ -57,6 +57,7 @@ class Charge:
         self.sdk_at_s: float | None = None
         self.artifacts_at_s: float | None = 0.0
         self.backoff_s = 0.0
+        self.said_getting_on_s = 0.0
         self.step_said: int | None = None
         self.step_said_s = 0.0
 

@@ -17,7 +17,16 @@ from queue import Empty, SimpleQueue
 
 from headway_agent import artifacts, completeness
 from headway_agent.charges import Charge
-from headway_agent.happenings import WAIT, ArtifactStored, CheckpointStored, Salvaged, Stepped, Troubled, unkept_words
+from headway_agent.happenings import (
+    WAIT,
+    ArtifactStored,
+    CheckpointStored,
+    Salvaged,
+    Salvaging,
+    Stepped,
+    Troubled,
+    unkept_words,
+)
 from headway_agent.inotify import APPEARED, MISSED, MOVED, WRITTEN
 from headway_agent.nodedir import boottime_s
 from headway_agent.parts import Changed, send_files
@@ -40,6 +49,7 @@ POLL_EVERY_S = 2.0  # Where the kernel gives no watches.
 AGAIN_S = 0.2
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
 ENDING_BACKOFF_S_MAX = 2.0
+GETTING_ON_EVERY_S = 5.0
 CHANGED_TRIES = 3
 LINE_BYTES_MAX = 1 << 20
 NICE = 5  # Hashing must not take a processor from the training: about a quarter of one where all are busy.
@@ -393,7 +403,7 @@ class Checkpointer:
     def _artifact(self, charge: Charge, name: str, file: str, signature: completeness.Signature) -> None:
         for number in range(CHANGED_TRIES):
             try:
-                told = artifacts.store(self.objects, charge, name, file, signature)
+                told = artifacts.store(self.objects, charge, name, file, signature, lambda: self._gets_on(charge))
                 break
             except Changed:
                 if not charge.end or number == CHANGED_TRIES - 1:
@@ -401,6 +411,14 @@ class Checkpointer:
         self.objects.settle()
         charge.artifacts[name] = signature
         self._tell(ArtifactStored(charge.key, told, self.objects.mark))
+
+    def _gets_on(self, charge: Charge) -> None:
+        """Tell who waits for the end of a task that its outputs travel. After a notice its time is what was granted."""
+        now = boottime_s()
+        on_its_own = charge.end not in ("", completeness.ENDED_ON_NOTICE)
+        if on_its_own and now - charge.said_getting_on_s >= GETTING_ON_EVERY_S:
+            charge.said_getting_on_s = now
+            self._tell(Salvaging(charge.key))
 
 
 def _new_lines(charge: Charge, name: str) -> list[bytes]:

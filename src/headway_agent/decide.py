@@ -35,6 +35,7 @@ from headway_agent.happenings import (
     RankExited,
     Salvage,
     Salvaged,
+    Salvaging,
     Shipped,
     Spawned,
     Stays,
@@ -83,7 +84,7 @@ __all__ = [
     "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
     "Exit", "Stays", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
     "Preparing", "PrepareFailed", "LimitReached", "Dumped", "CheckpointBad", "CheckpointStored", "ArtifactStored",
-    "Salvaged", "Stepped", "NoticeHeard", "Ticked",
+    "Salvaged", "Salvaging", "Stepped", "NoticeHeard", "Ticked",
     "Hold", "Go", "Stop", "Salvage", "Move", "KeepAgain", "Forget", "Lease", "Upgrade", "EndAgent",
     "NOT_BEGUN", "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
 ]  # fmt: skip
@@ -318,6 +319,11 @@ def _salvaged(state: State, fact: Salvaged, now: float, acts: list[Act]) -> None
         draining.settle_drained(state, state.tasks[fact.task], now)
 
 
+def _salvaging(state: State, fact: Salvaging, now: float, acts: list[Act]) -> None:
+    if fact.task in state.tasks:
+        progress.salvage_gets_on(state, fact.task, now)
+
+
 def _stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:
     if fact.task in state.tasks:
         progress.stepped(state, fact.task, fact.step)
@@ -542,6 +548,7 @@ _HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
     CheckpointStored: _checkpoint_stored,
     ArtifactStored: _artifact_stored,
     Salvaged: _salvaged,
+    Salvaging: _salvaging,
     Stepped: _stepped,
     NoticeHeard: _notice_heard,
     Ticked: _ticked,

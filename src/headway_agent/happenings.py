@@ -198,6 +198,13 @@ class Salvaged:
 
 
 @dataclass(frozen=True)
+class Salvaging:
+    """Files of a task that is over are on their way into storage, and get on."""
+
+    task: str
+
+
+@dataclass(frozen=True)
 class Stepped:
     """The task's own metrics name this step."""
 
@@ -350,6 +357,7 @@ if TYPE_CHECKING:
         CheckpointStored,
         ArtifactStored,
         Salvaged,
+        Salvaging,
         Stepped,
         NoticeHeard,
         Ticked,

@@ -120,6 +120,13 @@ def begin_salvage(state: State, key: str, grace_s: float, now: float) -> None:
     mine.salvage_by_s = now + max(grace_s, SALVAGE_S_MAX)
 
 
+def salvage_gets_on(state: State, key: str, now: float) -> None:
+    """Its time is for a store that does not answer, not for files that are large."""
+    mine = of(state, key)
+    if mine.salvaging:
+        mine.salvage_by_s = max(mine.salvage_by_s, now + SALVAGE_S_MAX)
+
+
 def settled(state: State, key: str, now: float) -> bool:
     """Whether the task's end may be told: all is kept and answered for, or the time for it is over."""
     mine = state.progress.get(key)

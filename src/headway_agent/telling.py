@@ -161,6 +161,8 @@ def _report(state: State, task: Task, now: float) -> dict[str, Any]:
     elif task.phase == ENDED:
         report["outcome"] = dict(task.outcome or {})
         unkept = [state.troubles[what] for what in unkept_words(task.key) if what in state.troubles]
+        if not unkept and task.key in state.progress and state.progress[task.key].salvaging:
+            unkept = [f"files {LOST}: storage took none of them in the time that there was"]
         if unkept:
             report["outcome"]["unkept"] = "; ".join(unkept).replace(WAIT, LOST)
         if task.failed_s:

@@ -22,6 +22,7 @@ from headway_agent.decide import (
     RankExited,
     Salvage,
     Salvaged,
+    Salvaging,
     Spawned,
     State,
     Stepped,
@@ -126,6 +127,33 @@ def test_an_end_does_not_wait_for_ever() -> None:
     body = agent.sync_body(state, {}, due_s)
     assert body["checkpoints"], "the last checkpoint still comes with the report of the end"
     assert body["reports"]
+
+
+def test_an_end_waits_for_large_outputs_as_long_as_they_get_on_and_says_when_they_did_not() -> None:
+    state = a_going()
+    agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
+    agent.decide(state, TaskOver(T, leftovers=True), 2.0)
+    for moment in (50.0, 100.0, 150.0):
+        agent.decide(state, Salvaging(T), moment)
+        agent.decide(state, Ticked(), moment + 40.0)
+        assert phase(state) == "over"
+    agent.decide(state, Ticked(), 150.0 + progress.SALVAGE_S_MAX)
+    assert phase(state) == "ended"
+    (report,) = agent.sync_body(state, {}, 300.0)["reports"]
+    assert "files were not kept" in report["outcome"]["unkept"]
+
+
+def test_a_salvage_that_is_done_is_not_begun_again_by_a_late_word_of_it() -> None:
+    state = a_going()
+    agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
+    agent.decide(state, TaskOver(T, leftovers=True), 2.0)
+    agent.decide(state, Salvaged(T), 3.0)
+    agent.decide(state, Salvaging(T), 4.0)
+    agent.decide(state, Salvaging("another/1/0"), 4.0)
+    assert phase(state) == "ended"
+    assert "another/1/0" not in state.progress
+    (report,) = agent.sync_body(state, {}, 5.0)["reports"]
+    assert "unkept" not in report["outcome"]
 
 
 def test_a_task_that_left_nothing_ends_at_once() -> None:
