@@ -28,6 +28,10 @@ def test_of_each_path_the_newest_attempts_file_is_chosen() -> None:
     with pytest.raises(NotFound) as missing:
         choose(found, ["output/a.pt"])
     assert missing.value.hint == 'did you mean "output/a"?'
+    with pytest.raises(NotFound, match="attempt 9 has kept nothing") as missing:
+        choose(found, (), attempt=9)
+    assert missing.value.hint == "there are artifacts of attempt 1, 2"
+    assert choose([], (), attempt=9) == []
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a//b", "a/../../b"])

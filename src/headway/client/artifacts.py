@@ -30,6 +30,9 @@ def choose(found: Sequence[Artifact], paths: Sequence[str], attempt: int | None 
         if key not in newest or newest[key]["attempt"] < each["attempt"]:
             newest[key] = each
     all_of_them = [newest[key] for key in sorted(newest)]
+    if attempt is not None and found and not all_of_them:
+        kept = ", ".join(map(str, sorted({each["attempt"] for each in found})))
+        raise NotFound(f"attempt {attempt} has kept nothing", f"there are artifacts of attempt {kept}")
     if not paths:
         return all_of_them
     chosen: list[Artifact] = []
