@@ -65,6 +65,7 @@ class Oracle:
         self.alive: dict[JobId, dict[int, tuple[str, Process]]] = defaultdict(dict)  # Job -> number -> node, process.
         self.on_node: dict[str, dict[int, Process]] = defaultdict(dict)
         self.lease_until: dict[str, float] = {}
+        self.newest_lease: dict[str, tuple[float, float]] = {}  # From when, until when: a shorter one may follow.
         self.lapses: dict[str, list[float]] = defaultdict(list)  # When a node had lost its lease, or its life.
         self.keeper_deaths: dict[str, list[float]] = defaultdict(list)
         self.preempted: set[tuple[JobId, int]] = set()  # However their ranks end: it may be the notice's echo.
@@ -249,11 +250,13 @@ class Oracle:
         if self.on_node[node]:
             self._leased(node, self._somebody_on(node))
         self.lapsed_since(node, 0.0)
-        self.lease_until[node] = max(self.lease_until.get(node, 0.0), sent_at + lease_left_s * CLOCK_ERROR)
+        until = sent_at + lease_left_s * CLOCK_ERROR
+        self.lease_until[node] = max(self.lease_until.get(node, 0.0), until)
+        self.newest_lease[node] = max(self.newest_lease.get(node, (0.0, 0.0)), (sent_at, until))
 
     def lapsed_since(self, node: str, when: float) -> bool:
         """Whether the node was without a lease, or dead, at some moment since then."""
-        until = self.lease_until.get(node, 0.0)
+        _, until = self.newest_lease.get(node, (0.0, 0.0))
         if until < self.world.now and until not in self.lapses[node]:
             self.lapses[node].append(until)
         return any(lapse >= when for lapse in self.lapses[node])
