@@ -1,6 +1,6 @@
 """Which packages a task's Python has: read beside the task, and stored for whoever compares two jobs (`headway diff`).
 
-Costs the task nothing: no interpreter is started and no package is read, the names of what lies in its site-packages
+It costs little: no interpreter is started and no package is read, the names of what lies in its site-packages
 say it all. It is the Python that really runs that counts, whichever launcher, script or shim has started it.
 """
 
@@ -50,9 +50,24 @@ def of_process(pid: int) -> dict[str, Any]:
     if not names_python(exe):
         return {}
     env = {name: value for name, _, value in pairs}
-    version = os.path.basename(exe)[len("python") :]
+    version = version_of(exe)
+    if not version:
+        return {}
     places = places_of(called(exe, words[0], cwd, env.get("PATH", "")), exe, version, env, cwd)
     return {"python": version, "packages": listed(places)}
+
+
+def version_of(exe: str) -> str:
+    """Such as 3.11, by its name or else by its one library; empty when neither says it: then nobody knows its packages."""
+    version = os.path.basename(exe)[len("python") :]
+    if "." in version:
+        return version
+    try:
+        names = os.listdir(f"{os.path.dirname(os.path.dirname(exe))}/lib")
+    except OSError:
+        return ""
+    found = [match[1] for match in map(re.compile(r"python(\d+\.\d+)").fullmatch, names) if match]
+    return found[0] if len(found) == 1 and found[0].startswith(version) else ""
 
 
 def called(exe: str, word: str, cwd: str, path: str) -> str:

@@ -44,6 +44,24 @@ def test_of_a_system_s_python_the_user_s_own_come_first() -> None:
     assert "/usr/lib/python3/dist-packages" in found
 
 
+@pytest.mark.parametrize(
+    ("name", "libraries", "version"),
+    [
+        ("python3.11", [], "3.11"),
+        ("python3", ["python3.12", "libz.so"], "3.12"),
+        ("python", ["python3.9"], "3.9"),
+        ("python3", ["python3.11", "python3.12"], ""),  # Better none than those of another.
+        ("python3", [], ""),
+    ],
+)
+def test_a_version_is_known_by_the_name_or_the_only_library(
+    tmp_path: Path, name: str, libraries: list[str], version: str
+) -> None:
+    for library in libraries:
+        (tmp_path / "lib" / library).mkdir(parents=True)
+    assert packages.version_of(str(tmp_path / "bin" / name)) == version
+
+
 def test_a_real_process_has_what_its_own_interpreter_says() -> None:
     """The one that runs these tests, asked from outside and from inside."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
