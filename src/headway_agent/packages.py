@@ -47,7 +47,7 @@ def of_process(pid: int) -> dict[str, Any]:
             pairs = [os.fsdecode(entry).partition("=") for entry in file.read().split(b"\0")]
     except OSError:
         return {}  # It has ended, or is another user's.
-    if not names_python(exe):
+    if not names_python(exe) or not words[0]:  # Without words it is only just beginning.
         return {}
     env = {name: value for name, _, value in pairs}
     version = version_of(exe)
@@ -58,7 +58,7 @@ def of_process(pid: int) -> dict[str, Any]:
 
 
 def version_of(exe: str) -> str:
-    """Such as 3.11, by its name or else by its one library; empty when neither says it: then nobody knows its packages."""
+    """Such as 3.11, by its name or else by its one library; empty when neither says it."""
     version = os.path.basename(exe)[len("python") :]
     if "." in version:
         return version

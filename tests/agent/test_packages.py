@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway_agent import packages
+from tests.waiting import wait_until
 
 
 def holds(folder: Path, *names: str) -> Path:
@@ -66,7 +67,7 @@ def test_a_real_process_has_what_its_own_interpreter_says() -> None:
     """The one that runs these tests, asked from outside and from inside."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        found = packages.of_process(process.pid)
+        found = wait_until(lambda: packages.of_process(process.pid), what="the process to begin")
     finally:
         process.communicate(b"\n")
     assert found["python"] == f"{sys.version_info[0]}.{sys.version_info[1]}"
