@@ -58,7 +58,11 @@ class Remote:
             request = urllib.request.Request(url, method=method)
             for name, value in self._headers(method, query or {}).items():
                 request.add_unredirected_header(name, value)  # Keys are for who was named, not for whom he names.
-            return urllib.request.urlopen(request, timeout=CALL_S_MAX)
+            answer = urllib.request.urlopen(request, timeout=CALL_S_MAX)
+            if answer.status != 200:  # 206 would be a piece that nobody asked for.
+                answer.close()
+                raise Refused(answer.status)
+            return answer
         except urllib.error.HTTPError as error:
             with error:
                 raise Refused(error.code, self._explained(error)) from None

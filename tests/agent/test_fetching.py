@@ -118,6 +118,12 @@ def test_what_is_no_address_ends_the_job_and_is_not_tried_for_ever(tmp_path: Pat
     assert "is no address" in problem.detail
 
 
+def test_a_piece_that_nobody_asked_for_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+    piece = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-2/7\r\nContent-Length: 3\r\n\r\nabc"
+    with answering(lambda guest: guest.sendall(piece)) as url:
+        assert "answered 206" in str(failure(wanting(tmp_path, f"{url}/x.csv")))
+
+
 def test_a_version_that_changes_between_the_question_and_the_answer_is_not_kept_as_the_old_one(
     tmp_path: Path, site: Site80
 ) -> None:
