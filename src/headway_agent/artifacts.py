@@ -12,6 +12,7 @@ import time
 
 from headway_agent import pagecache
 from headway_agent.charges import ARTIFACT_QUIET_S
+from headway_agent.completeness import ENDED_WELL
 from headway_agent.happenings import WAIT
 from headway_agent.parts import Changed, signature_of
 from headway_agent.restoring import look, unkeepable
@@ -38,7 +39,10 @@ def found(charge: Charge, troubles: list[str]) -> dict[str, tuple[str, Signature
     for path, signature in look(mine, troubles).items():
         files[path] = (os.path.join(mine, path), signature)
     for pattern in charge.outputs if charge.cwd else ():
-        for path, each in _matching(charge.cwd, pattern, troubles).items():
+        matching = _matching(charge.cwd, pattern, troubles)
+        if not matching and charge.end == ENDED_WELL and not charge.index:
+            troubles.append(f"{pattern}: nothing is there")  # Perhaps misspelt: all that it did would be lost silently.
+        for path, each in matching.items():
             name = path[len("output/") :] if path.startswith("output/") else path
             if name not in files and not _older_than_the_task(charge, each[1]):
                 files[name] = each

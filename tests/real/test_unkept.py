@@ -59,6 +59,17 @@ def test_outputs_that_cannot_be_kept_are_named_when_the_job_is_described(living:
     assert "secrets: a link that leaves the directory" in said
 
 
+def test_outputs_that_are_not_there_when_a_job_succeeds_are_named(living: Living) -> None:
+    living.script("writes.py", "import os; os.makedirs('results'); open('results/a.txt', 'w').write('a')")
+    job = living.submit("--no-bundle", "--outputs", "results/", "--outputs", "reslts/*.csv", "writes.py")
+    ended = living.wait(job)
+    assert (ended["state"], ended["artifacts"]["files"]) == ("succeeded", 1)
+    assert ended["attempts"][0]["tasks"][0]["outcome"]["unkept"] == "reslts/*.csv: nothing is there"
+    failing = living.submit("--no-bundle", "--outputs", "never/", "--", "false")
+    unkept = living.wait(failing)["attempts"][0]["tasks"][0]["outcome"]["unkept"]
+    assert not unkept, "it had no time to write any"
+
+
 @pytest.fixture
 def small_storage(living: Living) -> Iterator[Living]:
     """A Headway whose storage lies on a disk of 4 MB."""
