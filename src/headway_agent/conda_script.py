@@ -11,6 +11,7 @@ it imported. What goes wrong is said in the words of whoever found it, from a li
 from __future__ import annotations
 
 import asyncio
+import atexit
 import hashlib
 import json
 import os
@@ -136,7 +137,9 @@ async def make(wish: Wish, prefix: str) -> None:
         # Whoever else builds just now may replace a package of the same name in the cache that all share, and what was
         # broken off may have left it damaged. With a cache of its own it succeeds, or is really at fault.
         shutil.rmtree(prefix, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix="headway-conda-") as own:
+        with tempfile.TemporaryDirectory(prefix="headway-conda-", ignore_cleanup_errors=True) as own:
+            # When one package is at fault, rattler says so while others are still being unpacked: these go at the end.
+            atexit.register(shutil.rmtree, own, ignore_errors=True)
             await install(records, prefix, settings, client, own)
 
 
