@@ -1,6 +1,6 @@
 """Writing past the page cache, which is the training's: for large pieces, on disks of this host (decision 0018).
 
-Over a network it would be slower: NFS makes each such write durable before it answers, and sends nothing meanwhile.
+Over a network it should be slower: NFS makes each such write durable before it answers, and sends nothing meanwhile.
 """
 
 from __future__ import annotations
