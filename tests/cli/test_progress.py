@@ -99,6 +99,7 @@ def test_the_flags_become_words_of_the_job(fake: FakeServer, headway: Callable, 
     flags = ["--param", "lr=0.1", "--seed", "7", "--input", "data=x.csv", "--input", "web=https://h/x"]
     flags += ["--volume", "scratch=/mnt", "--outputs", "output/", "--checkpoint-keep", "5", "--notice-signal", "usr1"]
     flags += ["--stalled-after", "30m", "--pending-max", "2h"]
+    flags += ["--checkpoint-dir", "outputs/", "--checkpoint-dir", "runs", "--saved-by", "first"]
     shown = headway("run", "--dry-run", "--json", *flags, "train.py").json
     assert shown["params"] == {"lr": 0.1}
     assert shown["seed"] == 7
@@ -107,6 +108,7 @@ def test_the_flags_become_words_of_the_job(fake: FakeServer, headway: Callable, 
     assert shown["volumes"] == {"scratch": "/mnt"}
     assert shown["outputs"] == ["output"]
     assert shown["checkpoint"]["keep_last"] == 5
+    assert (shown["checkpoint"]["dir"], shown["checkpoint"]["saved_by"]) == (["outputs", "runs"], "first")
     assert shown["notice"]["signal"] == "SIGUSR1"
     assert (shown["limits"]["stalled_after"], shown["limits"]["pending"]) == (1800.0, 7200.0)
     assert shown["workdir"] == str(place)

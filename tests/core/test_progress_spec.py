@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headway.core.bundles import read_manifest, stays_inside
 from headway.core.errors import BadInput
 from headway.core.params import command_with, seed_of
-from headway.core.progress_spec import ACTIONS, ENVIRONMENTS, KEYS, PLAIN, SIGNALS
+from headway.core.progress_spec import ACTIONS, ENVIRONMENTS, KEYS, PLAIN, SAVED_BY, SIGNALS
 from headway.core.spec import read_spec, show_spec
 from tests.builders import a_job
 
@@ -46,6 +46,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"checkpoint": {"keep_last": 0}}, "checkpoint.keep_last: 0 is outside"),
     ({"checkpoint": {"keep_best": {"metric": "l", "mode": "best"}}}, "is not one of min, max"),
     ({"checkpoint": {"marker": "a/b"}}, "is not the name of a file"),
+    ({"checkpoint": {"saved_by": "last"}}, 'checkpoint.saved_by: "last"'),
+    ({"checkpoint": {"dir": "/outputs"}}, "is not a path inside the tree"),
+    ({"checkpoint": {"dir": ["runs", "../runs"]}}, "is not a path inside the tree"),
+    ({"checkpoint": {"dir": 3}}, "checkpoint.dir: expected a path"),
     ({"checkpoint": {"settle": "soon"}}, "checkpoint.settle"),
     ({"outputs": "output/"}, "outputs: expected a list of paths, found a text"),
     ({"outputs": ["../x"]}, "not a path inside the tree"),
@@ -114,6 +118,8 @@ GIVEN = st.fixed_dictionaries(
                 ),
                 "marker": st.sampled_from(["DONE", ".done"]),
                 "settle": st.sampled_from(["10s", 5, 0.5]),
+                "saved_by": st.sampled_from(SAVED_BY),
+                "dir": st.one_of(PATHS, st.lists(PATHS, max_size=3)),
             },
         ),
         "outputs": st.lists(PATHS, max_size=3),

@@ -12,7 +12,7 @@ from headway.core.checkpoints import HOW
 from headway.core.events import KINDS
 from headway.core.model import State
 from headway.core.pool_spec import KEYS as POOL_KEYS
-from headway.core.progress_spec import ACTIONS, ENVIRONMENTS, SIGNALS
+from headway.core.progress_spec import ACTIONS, ENVIRONMENTS, SAVED_BY, SIGNALS
 from headway.core.queue_spec import KEYS as QUEUE_KEYS
 from headway.core.schedules import KEYS as SCHEDULE_KEYS
 from headway.core.schedules import OVERLAPS
@@ -65,7 +65,14 @@ _KINDS: dict[str, Schema] = {
     "volumes": {"type": "object", "additionalProperties": TEXT},
     "params": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
     "seed": {"type": ["integer", "null"], "minimum": 0},
-    "checkpoint": obj(keep_last=WHOLE, keep_best={"type": ["object", "null"]}, marker=TEXT, settle=AMOUNT),
+    "checkpoint": obj(
+        keep_last=WHOLE,
+        keep_best={"type": ["object", "null"]},
+        marker=TEXT,
+        settle=AMOUNT,
+        saved_by={"enum": list(SAVED_BY)},
+        dir={"anyOf": [TEXT, array(TEXT)]},
+    ),
     "outputs": array(TEXT),
     "notice": obj(signal={"enum": list(SIGNALS)}, grace=AMOUNT),
     "retry": obj(max=WHOLE, on_exit_codes=array(WHOLE), capacity_max=WHOLE, platform_max=WHOLE, quick_max=WHOLE),

@@ -34,6 +34,10 @@ def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--volume", "volumes", metavar="NAME=PATH", multiple=True, help="A disk that is mounted already."),
         click.option("--outputs", metavar="DIR", multiple=True, help="Keep what it writes there, as artifacts."),
         click.option("--checkpoint-keep", metavar="N", type=int, help="How many checkpoints are kept. [default: 3]"),
+        click.option("--checkpoint-dir", metavar="DIR", multiple=True, help="Where it saves, if not where it is told."),
+        click.option(
+            "--saved-by", type=click.Choice(["auto", "first", "all"]), help="Which nodes save. [default: auto]"
+        ),
         click.option("--notice-signal", metavar="SIGNAL", help="What tells a rank to save. [default: SIGTERM]"),
         click.option("--stalled-after", metavar="TIME", help="End it when nothing is written for this time."),
         click.option("--secret", "secrets", metavar="VAR=NAME", multiple=True, help="A secret, as a variable."),
@@ -55,8 +59,10 @@ def keeping_given(given: dict[str, Any], base: Mapping[str, Any], cwd: str) -> d
         _merge(found, base, key, pairs)
     limits = {"stalled_after": given.pop("stalled_after"), "pending": given.pop("pending_max")}
     _merge(found, base, "limits", {name: value for name, value in limits.items() if value is not None})
-    keep, signal, outputs = given.pop("checkpoint_keep"), given.pop("notice_signal"), given.pop("outputs")
-    _merge(found, base, "checkpoint", {} if keep is None else {"keep_last": keep})
+    signal, outputs = given.pop("notice_signal"), given.pop("outputs")
+    checkpoint = {"keep_last": given.pop("checkpoint_keep"), "saved_by": given.pop("saved_by")}
+    checkpoint["dir"] = list(given.pop("checkpoint_dir")) or None
+    _merge(found, base, "checkpoint", {name: value for name, value in checkpoint.items() if value is not None})
     _merge(found, base, "notice", {} if signal is None else {"signal": signal_name(signal)})
     if outputs:
         found["outputs"] = [*(base.get("outputs") or []), *outputs]

@@ -64,7 +64,11 @@ def _words(progress: Progress) -> dict[str, Any]:
         ],
     }
     said = {word: value for word, value in said.items() if value}
-    said["checkpoint"] = {**_given(marker=keeping.marker), "settle_s": keeping.settle_s}
+    said["checkpoint"] = {
+        **_given(marker=keeping.marker, dirs=list(keeping.dirs)),
+        **({} if keeping.saved_by == "auto" else {"saved_by": keeping.saved_by}),
+        "settle_s": keeping.settle_s,
+    }
     said["notice_signal"] = progress.signal
     return said
 

@@ -24,7 +24,9 @@ PARAM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 ENVIRONMENTS = ("uv-lock", "pyproject", "requirements", "pep723", "conda")
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT")
 ACTIONS = ("label", "stop_retrying", "exclude_node")
+SAVED_BY = ("auto", "first", "all")
 ENTRIES_MAX = 1000
+DIRS_MAX = 20
 PLATFORM_MAX = 20
 CAPACITY_MAX = 1000
 QUICK_MAX = 3
@@ -56,13 +58,15 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Which checkpoints are kept, and how a finished one is recognised."""
+    """Which checkpoints are kept, from where, whose they are, and how a finished one is recognised."""
 
     keep_last: int = 3
     best_metric: str = ""
     best_mode: str = "min"
     marker: str = ""
     settle_s: float = 10.0
+    saved_by: str = "auto"  # Which nodes of a gang have to save before a step counts: found out, the first, or all.
+    dirs: tuple[str, ...] = ()  # Kept whole, beside the checkpoint directory; relative to the working directory.
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,7 @@ KEYS: dict[str, str] = {
     "volumes": "directories that are mounted already, by name",
     "params": "parameters by name; they replace --name in the command",
     "seed": "the seed of the job's chance; derived from its id, when left out",
-    "checkpoint": "which checkpoints are kept, and how a finished one is recognised",
+    "checkpoint": "which checkpoints are kept, where and by whom they are saved, how a finished one is recognised",
     "outputs": "directories whose files are kept as artifacts",
     "notice": "signal and grace with which ranks are told that the end is near",
     "retry": "budgets and exit codes for trying again",
@@ -143,7 +147,7 @@ KEYS: dict[str, str] = {
 }
 _ENVIRONMENT = {"kind": "", "path": "", "digest": ""}
 _INPUT = {"url": "", "sha256": ""}
-_CHECKPOINT = {"keep_last": "", "keep_best": "", "marker": "", "settle": ""}
+_CHECKPOINT = {"keep_last": "", "keep_best": "", "marker": "", "settle": "", "saved_by": "", "dir": ""}
 _BEST = {"metric": "", "mode": ""}
 _NOTICE = {"signal": "", "grace": ""}
 _RETRY = {"max": "", "on_exit_codes": "", "capacity_max": "", "platform_max": "", "quick_max": ""}
@@ -236,6 +240,8 @@ def _show_all(progress: Progress, retries_max: int, grace_s: float) -> dict[str,
             "keep_best": best,
             "marker": keeping.marker,
             "settle": keeping.settle_s,
+            "saved_by": keeping.saved_by,
+            "dir": keeping.dirs[0] if len(keeping.dirs) == 1 else list(keeping.dirs),
         },
         "outputs": list(progress.outputs),
         "notice": {"signal": progress.signal, "grace": grace_s},
@@ -401,7 +407,18 @@ def _keeping(raw: Any, what: str) -> Keeping:
         best_mode=mode,
         marker=marker,
         settle_s=duration_s(raw.get("settle", 10.0), f"{what}.settle"),
+        saved_by=one_of(raw.get("saved_by") or "auto", f"{what}.saved_by", SAVED_BY),
+        dirs=_dirs(raw.get("dir") or (), f"{what}.dir"),
     )
+
+
+def _dirs(raw: Any, what: str) -> tuple[str, ...]:
+    """One directory, or a list of them, each once."""
+    if isinstance(raw, str):
+        raw = [raw]
+    if not isinstance(raw, list | tuple) or len(raw) > DIRS_MAX:
+        raise BadInput(f"{what}: expected a path or at most {DIRS_MAX} of them, found {kind_of(raw)}")
+    return tuple(dict.fromkeys(inner_path(each, what) for each in raw))
 
 
 def _outputs(raw: Any, what: str) -> tuple[str, ...]:
