@@ -65,7 +65,8 @@ _FLOAT = re.compile(r"(?<![\d.])\d+(?:\.\d+)+(?!\d)")
 _MODEL = re.compile(  # Models and data whose names end in a number that may stand apart.
     r"(?<![a-z])(?:gpt|llama|resnet|resnext|vgg|vit|bert|t|cifar|yolo|densenet|efficientnet|phi|qwen|gemma|mistral|opt"
     r"|inception|swin|convnext|dino|clip|whisper|wav2vec|roberta|wikitext|imagenet|hrnet|mobilenet|shufflenet|regnet"
-    r"|squeezenet|stylegan|sd|sdxl|pythia|bloom|falcon|olmo|smollm|deepseek|claude|v|ver|version)v?(?:[-_][a-z])?[-_.]?\d+(?:\.\d+)*(?!\d)",
+    r"|squeezenet|stylegan|sd|sdxl|pythia|bloom|falcon|olmo|smollm|deepseek|v|ver|version)"
+    r"v?(?:[-_][a-z])?[-_.]?\d+(?:\.\d+)*(?!\d)",
     re.IGNORECASE,
 )
 
