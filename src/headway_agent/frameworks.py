@@ -19,8 +19,10 @@ FOUND_MAX = 100
 SHOWN_MAX = 3
 
 # Folders in which nothing is looked for. What begins with a dot is one of them too.
-SKIPPED = ("__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "virtualenv", "conda-meta", "wandb")
-SKIPPED += ("mlruns", "catboost_info", "build", "dist", "__MACOSX", "lost+found")
+SKIPPED = (
+    *("__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "virtualenv", "conda-meta", "build"),
+    *("dist", "wandb", "mlruns", "catboost_info", "__MACOSX", "lost+found"),
+)
 # Folders of data: in them only what is named like a folder of checkpoints is looked at.
 DATA = ("data", "dataset", "datasets", "raw", "processed", "cache", "caches", "corpus", "images")
 # What is no part of any checkpoint, wherever it lies: logs, half of something, and what Python leaves behind.
