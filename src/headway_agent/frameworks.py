@@ -47,8 +47,8 @@ POINTER = re.compile(
     r"(latest|last|newest|best)(_?checkpoint(ed_iteration)?)?(\.txt)?|checkpoint(\.txt)?", re.IGNORECASE
 )
 LIKE_STATE = _word(
-    "checkpoint|ckpt|snapshot|resume|progress|states?|booster|epoch|steps?|iter(ation)?s?|last|latest|best|model|weights"
-    "|params|backup|rng",
+    "checkpoint|ckpt|snapshot|resume|progress|states?|booster|epoch|steps?|iter(ation)?s?|last|latest|best|model"
+    "|weights|params|backup|rng",
     r"[-_.=]?\w*",
 )
 STATE = _word("checkpoint|ckpt|snapshot|resume|progress|state|booster", r"[-_.=]?\d*")
@@ -71,6 +71,7 @@ class Found:
 HUGGING_FACE = "Hugging Face Trainer"
 LIGHTNING = "Lightning"
 _TOP, _NAME = r"(?P<top>(?:.*/)?)", r"(?P<name>[^/]+)/"
+_ORBAX = r"(_METADATA|_CHECKPOINT_METADATA|manifest\.ocdbt|orbax\.checkpoint)"
 MARKS: Sequence[tuple[str, str, Sequence[str]]] = (
     (
         HUGGING_FACE,
@@ -95,10 +96,10 @@ MARKS: Sequence[tuple[str, str, Sequence[str]]] = (
     ("PyTorch distributed checkpoint", r"(?P<top>)(\.metadata|__\d+_\d+\.distcp)", (".metadata", "__*_*.distcp")),
     (
         "Orbax",
-        r"(?P<top>(?:[^/]*/)*?)(?P<name>[^/]*\d[^/]*)/(.*/)?(_METADATA|_CHECKPOINT_METADATA|manifest\.ocdbt|orbax\.checkpoint)",
+        r"(?P<top>(?:[^/]*/)*?)(?P<name>[^/]*\d[^/]*)/(.*/)?" + _ORBAX,
         ("{top}{#}",),
     ),
-    ("Orbax", _TOP + _NAME + r"(_METADATA|_CHECKPOINT_METADATA|manifest\.ocdbt|orbax\.checkpoint)", ("{top}{name}",)),
+    ("Orbax", _TOP + _NAME + _ORBAX, ("{top}{name}",)),
     (
         "TensorFlow",
         _TOP + r"(?P<name>[^/]+)\.data-\d{5}-of-\d{5}",
