@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 
-from headway_agent import completeness
-from headway_agent.completeness import Knowledge, Snapshot
+from headway_agent import completeness, staged_files
+from headway_agent.completeness import Inspector, Knowledge, Snapshot
+from headway_agent.file_events import STAGED, first_output
 from headway_agent.moving import is_here
 from headway_agent.parts import Known
 from headway_agent.progressing import ASKED, write_whole
@@ -21,10 +23,13 @@ if TYPE_CHECKING:
     from typing import Any, Mapping, Sequence
 
     from headway_agent.completeness import Signature, Tree
+    from headway_agent.rounds import Closed
+    from headway_agent.step_names import NamedStep
 
 KEPT = "kept.json"
 ARTIFACTS_EVERY_S = 30.0
 ARTIFACT_QUIET_S = 5.0
+PRINTED_BYTES_MAX = 1 << 20  # How much of an output is looked through for a step at a time: its end.
 
 
 class Charge:
@@ -50,6 +55,7 @@ class Charge:
         self.artifacts: dict[str, Signature] = {}  # What was stored of each, by path.
         self.read_to: dict[str, int] = {}  # How far the SDK's files were read.
         self.polled = False
+        self.unheard = True  # Files may have been closed without our hearing of it.
         self.end = ""  # How its ranks ended, once they have.
         self.first_failure_at = 0.0  # And when the first of them failed, where it is known.
         self.noticed = False
@@ -60,10 +66,19 @@ class Charge:
         self.said_getting_on_s = 0.0
         self.step_said: int | None = None
         self.step_said_s = 0.0
+        self.inspector = _FileInspector(self)
+        self.copies: set[str] = set()  # What was put by for us.
+        self.rewrites = False  # It writes to files that it has closed before.
+        self._printed: Any = None
+        self._printed_to = 0
+        self.forget_copies(left_over=True)
 
     @property
     def checkpoints(self) -> str:
         return f"{self.directory}/checkpoints"
+
+    def file_of(self, path: str) -> str:
+        return f"{self.directory}/checkpoints/{path}"
 
     @property
     def urgency(self) -> tuple[bool, bool]:
@@ -92,6 +107,42 @@ class Charge:
             still[path] = self.first_failure_at - max(seen.st_ctime, seen.st_mtime)
         return still
 
+    # --- what it prints ---
+
+    def read_printed(self, until: int | None = None) -> None:
+        """Look for the job's step in what its first rank has printed since the last time, up to a position."""
+        try:
+            path = first_output(self.directory)
+            end = os.stat(path).st_size if until is None else until
+            begin = max(self._printed_to, end - PRINTED_BYTES_MAX)
+            if end <= begin:
+                return
+            with open(path, "rb") as file:
+                file.seek(begin)
+                data = file.read(end - begin)
+        except OSError:
+            return
+        if self._printed is None:
+            from headway_agent.printed_steps import PrintedSteps  # Here: an idle node need not carry it.
+
+            self._printed = PrintedSteps()
+        self._printed_to = begin + len(data)
+        self._printed.feed(data)
+        self.knowledge.steps.printed = dict(self._printed.latest)
+
+    # --- copies ---
+
+    def forget_copies(self, left_over: bool = False) -> None:
+        """Remove the copies that are of no use any more; `left_over`: all that an agent before us made."""
+        if left_over:
+            staged = f"{self.directory}/{STAGED}"
+            names = os.listdir(staged) if os.path.isdir(staged) else ()
+            self.copies = {f"{staged}/{name}" for name in names if not name.startswith(f"{os.getpid()}-")}
+        unneeded = self.copies - completeness.sources_needed(self.knowledge)
+        for copy in unneeded:
+            staged_files.drop(copy)
+        self.copies -= unneeded
+
     # --- keys ---
 
     def next_names(self, step: int) -> tuple[str, str]:
@@ -102,7 +153,8 @@ class Charge:
 
     def manifest(self, snapshot: Snapshot, entries: list[dict[str, Any]], at: float) -> dict[str, Any]:
         head = {"version": 1, "job": self.job, "attempt": self.attempt, "task": self.index}
-        return dict(head, step=snapshot.step, how=snapshot.how, at=at, files=entries)
+        usual = dict(self.knowledge.rounds.usual)
+        return dict(head, step=snapshot.step, how=snapshot.how, at=at, unit=snapshot.unit, usual=usual, files=entries)
 
     # --- memory on disk ---
 
@@ -131,8 +183,11 @@ class Charge:
         self.known.take(files)
         self.report = dict(report)
         try:
-            habits = sorted(self.knowledge.habits)
-            write_kept(self.directory, snapshot.step, snapshot.how, files, self.report, mark, habits)
+            write_kept(
+                self.directory, snapshot.step, snapshot.how, files, self.report, mark,
+                habits=sorted(self.knowledge.habits), unit=self.knowledge.steps.unit,
+                usual=self.knowledge.rounds.usual,
+            )  # fmt: skip
         except OSError:
             pass  # A full disk of the node: it is in storage all the same; only an agent after us would not know it.
 
@@ -145,6 +200,11 @@ class Charge:
         completeness.restored(self.knowledge, tree, int(kept["step"]), kept["how"])
         self.report = kept["report"]
         self.knowledge.habits = set(kept.get("habits") or ())
+        self.knowledge.rounds.usual = Counter({str(shape): int(n) for shape, n in (kept.get("usual") or {}).items()})
+        self.knowledge.rounds.before = dict(tree)
+        self.knowledge.steps.unit = str(kept.get("unit") or "")
+        if self.report is not None:
+            self.knowledge.steps.own = int(kept["step"])
         self.storage = str(kept.get("storage", ""))
 
 
@@ -156,9 +216,29 @@ def write_kept(
     report: Mapping[str, Any] | None,
     mark: str,
     habits: Sequence[str] = (),
+    unit: str = "",
+    usual: Mapping[str, int] | None = None,
 ) -> None:
     kept = {"step": step, "how": how, "files": files, "report": report, "storage": mark, "habits": list(habits)}
-    write_whole(os.path.join(directory, KEPT), kept)
+    write_whole(os.path.join(directory, KEPT), dict(kept, unit=unit, usual=dict(usual or {})))
+
+
+class _FileInspector(Inspector):
+    """Looks into the files of a task; where one was put by, into its copy."""
+
+    def __init__(self, charge: Charge) -> None:
+        self._charge = charge
+
+    def format(self, path: str) -> str:
+        from headway_agent import file_formats  # Here: most files are known to be whole without a look.
+
+        return file_formats.check(self._charge.file_of(path)).verdict
+
+    def step(self, path: str) -> NamedStep | None:
+        from headway_agent import saved_steps
+
+        closed: Closed | None = self._charge.knowledge.due.get(path)
+        return saved_steps.step_of(closed.source if closed and closed.source else self._charge.file_of(path))
 
 
 def _signature(raw: Any) -> Signature:

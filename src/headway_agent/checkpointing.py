@@ -1,8 +1,8 @@
 """The thread that keeps what tasks write: it looks, takes snapshots, stores them, and tells the main loop.
 
 One for the node, started when the first task has something to keep. It does one thing at a time: what is over first,
-then what has notice, checkpoints before artifacts. Nothing that goes wrong here stops a task: it is said, and tried
-again.
+then what has notice, checkpoints before artifacts. What happens to files meanwhile is heard by file_events.py. Nothing
+that goes wrong here stops a task: it is said, and tried again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import time
 import traceback
 from queue import Empty, SimpleQueue
 
-from headway_agent import artifacts, completeness
+from headway_agent import artifacts, completeness, file_formats, staged_files
 from headway_agent.charges import Charge
+from headway_agent.completeness import CUT, WHOLE
+from headway_agent.file_events import GATHER_S, STAGED, FileEvents
 from headway_agent.happenings import (
     WAIT,
     ArtifactStored,
@@ -27,23 +29,25 @@ from headway_agent.happenings import (
     Troubled,
     unkept_words,
 )
-from headway_agent.inotify import APPEARED, MISSED, MOVED, WRITTEN
+from headway_agent.inotify import APPEARED, FOUND, MISSED, MOVED, WRITTEN
 from headway_agent.nodedir import boottime_s
 from headway_agent.parts import Changed, send_files
 from headway_agent.progress import STEPS_EVERY_S
 from headway_agent.restoring import look, sealed
+from headway_agent.rounds import Closed
+from headway_agent.step_names import shard_of
 from headway_agent.storing import StoreFailed, StoreRefused, put
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Sequence
 
+    from headway_agent.file_events import Caught
     from headway_agent.happenings import Fact
     from headway_agent.inotify import Seen, Watcher
     from headway_agent.nodedir import FactLog
     from headway_agent.storing import Objects
 
-GATHER_S = 0.05  # Events that come together are looked at together.
 SDK_EVERY_S = 1.0
 POLL_EVERY_S = 2.0  # Where the kernel gives no watches.
 AGAIN_S = 0.2
@@ -54,6 +58,8 @@ CHANGED_TRIES = 3
 LINE_BYTES_MAX = 1 << 20
 NICE = 5  # Hashing must not take a processor from the training: about a quarter of one where all are busy.
 TROUBLE_CHARS_MAX = 400
+OPEN_EVERY_S = 2.0  # How often a file is looked into that a job keeps open.
+FLUSH_S = 60.0  # How long is waited for the news of files of a task that is over: a large one may be being put by.
 
 
 class Checkpointer:
@@ -71,7 +77,7 @@ class Checkpointer:
         self._charges: dict[str, Charge] = {}
         self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._events_at_s = 0.0
+        self.events = FileEvents(watcher, self._file_of, directory_of, self._heard, log)
         self._troubled: dict[str, str] = {}
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         self.hurries = False  # It stores what a task with notice, or one that is over, has saved.
@@ -111,6 +117,10 @@ class Checkpointer:
         except BlockingIOError:
             pass
 
+    def watches(self) -> None:
+        """There is something to listen to, or more of it."""
+        self.events.wake()
+
     # --- the thread ---
 
     def _work(self) -> None:
@@ -144,49 +154,63 @@ class Checkpointer:
         return max(0.0, min(times) - boottime_s()) if times else None
 
     def _hear(self, pause_s: float | None) -> None:
-        now = boottime_s()
-        ends = [self._wake_r]
-        if self.watcher.fd >= 0 and now >= self._events_at_s:
-            ends.append(self.watcher.fd)
-        elif self.watcher.fd >= 0:
-            rest_s = self._events_at_s - now
-            pause_s = rest_s if pause_s is None else min(pause_s, rest_s)
-        ready, _, _ = select.select(ends, [], [], pause_s)
-        if self._wake_r in ready:
+        ready, _, _ = select.select([self._wake_r], [], [], pause_s)
+        if ready:
             os.read(self._wake_r, 4096)
-        if self.watcher.fd in ready:
-            self._events()
+        self._do_jobs()
+
+    def _do_jobs(self) -> None:
         while True:
             try:
                 self._jobs.get_nowait()()
             except Empty:
                 return
 
-    def _events(self) -> None:
-        # Not again for a moment: a rank that writes a large file must not wake us with each of its writes.
-        self._events_at_s = boottime_s() + GATHER_S
-        while True:
-            seen = self.watcher.read()
-            for each in seen:
-                self._saw(each)
-            if not seen:
-                return
+    # --- what happens to files ---
 
-    def _saw(self, seen: Seen) -> None:
+    def _file_of(self, task: str, place: str, path: str) -> str:
+        return os.path.join(self._directory_of(task), place, path)
+
+    def _heard(self, told: Sequence[Seen], caught: Sequence[Caught]) -> None:
+        """Called by the other thread."""
+        self._ask(lambda: self._take_in(told, caught))
+
+    def _take_in(self, told: Sequence[Seen], caught: Sequence[Caught]) -> None:
+        now = boottime_s()
+        for seen in told:
+            self._saw(seen, now)
+        for each in caught:
+            charge = self._take_up(each.task, False)
+            if charge is None:
+                staged_files.drop(each.source)
+                continue
+            charge.copies |= {each.source} - {""}
+            if each.verdict != CUT and not each.doubtful:
+                what = Closed(
+                    each.signature, each.at_s, completeness.CLOSED, each.verdict == WHOLE, each.source,
+                    each.source_signature,
+                )  # fmt: skip
+                completeness.closed(charge.knowledge, each.path, what)
+                charge.read_printed(each.printed_bytes)
+            charge.look_by(now)
+
+    def _saw(self, seen: Seen, now: float) -> None:
         charge = self._take_up(seen.task, False)
         if charge is None:
             return
         if seen.place == "sdk":
             charge.sdk_at_s = 0.0
-        if seen.place != "checkpoints":
+        if seen.place in ("sdk", "output"):
             return
         if seen.what == MOVED:
             completeness.renamed(charge.knowledge, seen.path)
-        elif seen.what in (WRITTEN, APPEARED):
-            completeness.touched(charge.knowledge, seen.path)
+        elif seen.what in (WRITTEN, APPEARED, FOUND):
+            charge.rewrites = charge.rewrites or seen.path in charge.knowledge.kept
+            completeness.touched(charge.knowledge, seen.path, now)
         elif seen.what == MISSED:
             self._log.say("events were lost", task=charge.key)
-        charge.look_by(boottime_s() + GATHER_S)
+            charge.unheard = True
+        charge.look_by(now + GATHER_S)
 
     def _take_up(self, key: str, polled: bool) -> Charge | None:
         charge = self._charges.get(key)
@@ -220,7 +244,9 @@ class Checkpointer:
             objects = self._place()
             self._tell(Salvaged(key, objects.mark if objects is not None else ""))
             return
+        self.events.put_by.pop(key, None)  # Nobody writes to its files any more.
         charge.end, charge.first_failure_at = end, first_failure_at
+        charge.unheard = True
         charge.look_at_s = charge.artifacts_at_s = 0.0
         charge.backoff_s = 0.0
 
@@ -233,6 +259,7 @@ class Checkpointer:
 
     def _drop(self, key: str) -> None:
         self._charges.pop(key, None)
+        self.events.forget(key)
         for what in unkept_words(key):
             self._trouble(what, "")
 
@@ -247,7 +274,8 @@ class Checkpointer:
 
     def _attend(self, charge: Charge) -> None:
         if charge.end:
-            self._events_drain()
+            self.events.flush(FLUSH_S)
+            self._do_jobs()
         if charge.look_at_s is not None and charge.look_at_s <= boottime_s():
             charge.sdk_at_s = 0.0  # What the look will find may be declared already, with the step that it is.
         self._read_sdk(charge)
@@ -261,16 +289,19 @@ class Checkpointer:
             self._tell(Salvaged(charge.key, self.objects.mark))
             charge.sdk_at_s = None
 
-    def _events_drain(self) -> None:
-        if self.watcher.fd >= 0:
-            self._events()
-
     def _look(self, charge: Charge) -> None:
         known = charge.knowledge
         left_out: list[str] = []
         tree = look(charge.checkpoints, left_out)
+        if charge.unheard:
+            self._examine(charge, tree)
+        for path in () if charge.end else completeness.held_open(known, tree, boottime_s()):
+            self._copy_grown(charge, path)
+        if charge.end:
+            charge.read_printed()
         still_s = charge.still_s(tree) if charge.end else {}
-        snapshot = completeness.look(known, tree, boottime_s(), charge.end or completeness.ALIVE, still_s)
+        end = charge.end or completeness.ALIVE
+        snapshot = completeness.look(known, tree, boottime_s(), end, still_s, charge.inspector)
         self._trouble(f"left out {charge.key}", "; ".join(left_out))
         charge.look_at_s = None
         if snapshot is None and charge.again:
@@ -286,10 +317,56 @@ class Checkpointer:
                 if self.hurries:
                     self._yield_to_ranks(NICE)
                 self.hurries = False
+        charge.forget_copies()
         if not charge.end:
+            self._put_by(charge)
             charge.look_by(completeness.next_look_s(known))
             if charge.polled:
+                charge.unheard = True
                 charge.look_by(boottime_s() + POLL_EVERY_S)
+
+    def _examine(self, charge: Charge, tree: completeness.Tree) -> None:
+        """Look into files whose closing nobody may have heard: the agent was dead, or the kernel lost count."""
+        charge.unheard = False
+        known, now = charge.knowledge, boottime_s()
+        for path, signature in tree.items():
+            if completeness.is_known(known, path, signature):
+                continue
+            whole = charge.inspector.format(path) == WHOLE
+            if whole and (charge.end or not _has_writer(charge.file_of(path))):
+                completeness.closed(known, path, Closed(signature, now, completeness.CLOSED, whole=True))
+            elif charge.end:
+                completeness.left_open(known, path, now)
+
+    def _copy_grown(self, charge: Charge, path: str) -> None:
+        """Take a file that its job keeps open, where its format says that what is there is whole: it only grows."""
+        file = charge.file_of(path)
+        charge.look_by(boottime_s() + OPEN_EVERY_S)
+        try:
+            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return
+        try:
+            source = staged_files.put_by(file, fd, f"{charge.directory}/{STAGED}", staged_files.COPY)
+            charge.copies.add(source)
+            found, of_source = staged_files.signature_at(file), staged_files.signature_at(source)
+        except OSError:
+            return  # Tried again soon.
+        finally:
+            os.close(fd)
+        if file_formats.check(source).verdict == WHOLE:
+            at_s = boottime_s()
+            what = Closed((of_source[0], *found[1:]), at_s, completeness.SETTLED, True, source, of_source)
+            completeness.closed(charge.knowledge, path, what)
+            completeness.left_open(charge.knowledge, path, at_s)
+
+    def _put_by(self, charge: Charge) -> None:
+        """Whether what it closes is put by: where storing is as quick as copying, only if it was too slow before."""
+        if self.objects.nearby and not charge.knowledge.overtaken:
+            self.events.put_by.pop(charge.key, None)
+        else:
+            copies = charge.rewrites or charge.knowledge.overtaken
+            self.events.put_by[charge.key] = staged_files.COPY if copies else staged_files.LINK
 
     def _keep(self, charge: Charge, snapshot: completeness.Snapshot) -> None:
         begin_s = boottime_s()
@@ -297,12 +374,15 @@ class Checkpointer:
         at = time.time()
         try:
             known = charge.known_in(self.objects.mark)
-            entries, sent = send_files(self.objects, prefix, charge.checkpoints, snapshot.files, known)
+            files = {path: each for path, each in snapshot.files.items() if known.has(path, each, snapshot.before)}
+            sources = {path: (each.source, each.source_signature) for path, each in snapshot.sources.items()}
+            entries, sent = send_files(self.objects, prefix, charge.checkpoints, files, known, sources)
             manifest = charge.manifest(snapshot, entries, at)
             put(self.objects, key, sealed(json.dumps(manifest, separators=(",", ":")).encode()))
         except Changed as change:
             self._log.say("changed while it was read", task=charge.key, detail=str(change))
             charge.look_at_s = boottime_s() + AGAIN_S
+            charge.knowledge.overtaken = True
             return
         except StoreRefused as refusal:
             self._trouble(f"checkpoints {charge.key}", str(refusal))
@@ -323,6 +403,9 @@ class Checkpointer:
             "at": at,
         }
         report["metrics"] = dict(snapshot.metrics)
+        report["unit"] = snapshot.unit
+        if any(shard_of(path) is not None for path in snapshot.files):
+            report["sharded"] = True
         charge.keep(snapshot, entries, report, self.objects.mark)
         self._tell(CheckpointStored(charge.key, report, self.objects.mark))
         self._trouble(f"checkpoints {charge.key}", "")
@@ -350,7 +433,7 @@ class Checkpointer:
         steps = (_step_of(line) for line in map(_said, reversed(_new_lines(charge, "metrics.jsonl"))) if line)
         last = next((step for step in steps if step is not None), None)  # The newest alone: there may be thousands.
         if last is not None:
-            charge.knowledge.seen_step = last
+            charge.knowledge.steps.metrics = last
         for line in filter(None, map(_said, _new_lines(charge, "declared.jsonl"))):
             step = _step_of(line)
             metrics = line.get("metrics")
@@ -359,9 +442,11 @@ class Checkpointer:
             newest_ns = line.get("newest_ns") if isinstance(line.get("newest_ns"), int) else None
             completeness.declared(charge.knowledge, path, step, metrics, newest_ns)
             if step is not None:
-                charge.knowledge.seen_step = max(step, charge.knowledge.seen_step or 0)
+                charge.knowledge.steps.metrics = max(step, charge.knowledge.steps.metrics or 0)
             charge.look_at_s = 0.0
-        step = charge.knowledge.seen_step
+        if charge.end or now - charge.step_said_s >= STEPS_EVERY_S:
+            charge.read_printed()
+        step = charge.knowledge.steps.seen
         # No more often than the server hears of it: each telling wakes the main loop, while the ranks want to work.
         due = bool(charge.end) or now - charge.step_said_s >= STEPS_EVERY_S
         if step is not None and step != charge.step_said and due:
@@ -434,6 +519,18 @@ def _new_lines(charge: Charge, name: str) -> list[bytes]:
     whole = data.rfind(b"\n") + 1
     charge.read_to[name] = start + whole
     return data[:whole].splitlines()
+
+
+def _has_writer(path: str) -> bool:
+    """Whether somebody has it open for writing; where nobody can tell, somebody may."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return True
+    try:
+        return staged_files.has_writer(fd) is not False
+    finally:
+        os.close(fd)
 
 
 def _said(line: bytes) -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
-"""Which files of a checkpoint directory are finished, how that is known, and which step they are.
+"""Which files of a checkpoint directory are finished, and how that is known.
 
 Pure: what was seen (events, declarations, looks at the directory) comes in with the time; checkpointing.py does the
-looking. A file is known to be finished under its signature (size, mtime, inode): once that changes, nothing is known.
+looking. A file is known to be finished under its signature (size, mtime, inode): once that changes, nothing is known,
+unless its bytes were put by. What is saved together is rounds.py's to know, which step it is own_steps.py's.
 """
 
 from __future__ import annotations
@@ -9,23 +10,42 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from headway_agent import own_steps, rounds
+from headway_agent.own_steps import Steps
+from headway_agent.rounds import Closed, Rounds
+from headway_agent.step_names import half_written
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, Mapping
 
+    from headway_agent.step_names import NamedStep
+
     Signature = tuple[int, int, int]  # size, mtime in ns, inode
     Tree = Mapping[str, Signature]  # Regular files and links, by path relative to the directory.
 
-DECLARED, RENAMED, MARKER, SETTLED = "declared", "renamed", "marker", "settled"
-STRENGTH = {DECLARED: 0, RENAMED: 1, MARKER: 2, SETTLED: 3}
+DECLARED, RENAMED, MARKER, CLOSED, SETTLED = "declared", "renamed", "marker", "closed", "settled"
+STRENGTH = {DECLARED: 0, RENAMED: 1, MARKER: 2, CLOSED: 3, SETTLED: 4}
 SETTLE_S = 10.0
 NESTED_QUIET_S = 1.0  # A directory whose new files all came by rename is finished when nothing moves for so long.
 FAILED_QUIET_S = 2.0  # What a rank wrote so shortly before it failed may be the very write that failed.
+HELD_OPEN_S = 2.0
 RESTLESS_S, RESTLESS_TIMES = 60.0, 10  # Newer than declared for so long, or so many times: it always will be.
-HALF_WRITTEN = re.compile(r"(^\.)|(^tmp)|(~$)|(\.(tmp|temp|part|partial|incomplete|new|lock)$)", re.IGNORECASE)
+BESIDE = re.compile(r"\.(log|csv|tsv|jsonl|txt|out|err|md|html|png|svg)$|tfevents", re.IGNORECASE)
 NUMBER = re.compile(r"\d{1,15}")
+WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"  # What a file's own format says of it.
 
 ALIVE, ENDED_WELL, ENDED_ON_NOTICE, FAILED, KILLED = "alive", "well", "notice", "failed", "killed"
+
+
+class Inspector:
+    """What a look into a file tells. This one never looks; charges.py has the one that does."""
+
+    def format(self, path: str) -> str:
+        return UNKNOWN
+
+    def step(self, path: str) -> NamedStep | None:
+        return None
 
 
 @dataclass
@@ -40,14 +60,15 @@ class Knowledge:
     quiet: dict[str, tuple[tuple[Any, ...], float]] = field(default_factory=dict)  # By entry: what it was, since when.
     before: dict[str, Signature] = field(default_factory=dict)
     kept: dict[str, tuple[Signature, str]] = field(default_factory=dict)
-    declared_steps: dict[str, int] = field(default_factory=dict)
     declared_ns: dict[str, int] = field(default_factory=dict)  # When the newest file of each was written.
     declared_files: dict[str, Signature] = field(default_factory=dict)  # As they were when last found as declared.
     restless: dict[str, tuple[float, int]] = field(default_factory=dict)  # Newer than declared: since when, how often.
     declares: bool = False  # The job tells of its checkpoints: of what is not told, the step would only be guessed.
     metrics: dict[int, Mapping[str, Any]] = field(default_factory=dict)
-    last_step: int = 0
-    seen_step: int | None = None  # In metrics.
+    steps: Steps = field(default_factory=Steps)
+    rounds: Rounds = field(default_factory=Rounds)
+    due: dict[str, Closed] = field(default_factory=dict)  # The round that is to be kept now, until it is.
+    overtaken: bool = False  # A round was overwritten before it could be read: its files must be put by.
     looked_s: float = 0.0
     changed_s: float = 0.0  # When a look last found something changed.
     failed_s: float | None = None  # When a rank failed while others went on: what it was writing will not settle.
@@ -63,6 +84,9 @@ class Snapshot:
     how: str
     new: tuple[str, ...]
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    unit: str = own_steps.STEP
+    sources: Mapping[str, Closed] = field(default_factory=dict)  # Of these the bytes were put by.
+    before: frozenset[str] = frozenset()  # These are being written anew: as they were kept last.
 
 
 # --- what is told ---------------------------------------------------------------------------------------------------
@@ -76,7 +100,41 @@ def renamed(known: Knowledge, path: str) -> None:
         known.told[path] = RENAMED
 
 
-def touched(known: Knowledge, path: str) -> None:
+def closed(known: Knowledge, path: str, what: Closed) -> None:
+    """A file was closed after writing, nobody has it open for writing, and its own format does not say it is cut."""
+    if counts(known, path):
+        rounds.closed(known.rounds, path, what, what.at_s)
+
+
+def is_known(known: Knowledge, path: str, signature: Signature) -> bool:
+    """Whether anything was heard of this file as it is now, or it does not count."""
+    heard = known.rounds.now.get(path)
+    if path in known.finished or (heard is not None and heard.signature == signature):
+        return True
+    return _covered(known.told, path) or not counts(known, path)
+
+
+def counts(known: Knowledge, path: str) -> bool:
+    """Whether a file makes a checkpoint. A log or a table of figures does only where the job writes nothing else."""
+    if is_half_written(path):
+        return False
+    if not BESIDE.search(path):
+        return True
+    return all(BESIDE.search(each) for held in (known.kept, known.rounds.before, known.rounds.now) for each in held)
+
+
+def held_open(known: Knowledge, tree: Tree, now: float) -> list[str]:
+    """Files that were written to, and not closed, for a while: perhaps they only ever grow."""
+    since = known.rounds.writing
+    return [path for path in tree if path in since and now - since[path] >= HELD_OPEN_S]
+
+
+def left_open(known: Knowledge, path: str, now: float) -> None:
+    """Its writer is gone, and nobody heard it close the file."""
+    known.rounds.writing.setdefault(path, now)
+
+
+def touched(known: Knowledge, path: str, now: float = 0.0) -> None:
     """A file was written to in place: whatever was known about it is over.
 
     Except what a look has found as it was declared: news of a write travels more slowly than a declaration, and what is
@@ -87,6 +145,8 @@ def touched(known: Knowledge, path: str) -> None:
     known.told.pop(path, None)
     known.renamed_inside.discard(path)
     known.habits.discard(_habit(path))
+    if counts(known, path):
+        rounds.wrote(known.rounds, path, now)
 
 
 def declared(
@@ -101,7 +161,7 @@ def declared(
         known.declared_ns[path] = newest_ns
     known.declares = True
     if step is not None:
-        known.declared_steps[path] = step
+        known.steps.declared[path] = step
         if metrics:
             known.metrics[step] = metrics
 
@@ -111,7 +171,7 @@ def restored(known: Knowledge, tree: Tree, step: int, how: str) -> None:
     known.kept = {path: (signature, how) for path, signature in tree.items()}
     known.finished = dict(known.kept)
     known.before = dict(tree)
-    known.last_step = step
+    known.steps.last = step
     known.declared_files = dict(tree) if how == DECLARED else {}
     known.declares = how == DECLARED  # So it will again: one file of the next checkpoint alone is none.
 
@@ -120,19 +180,46 @@ def restored(known: Knowledge, tree: Tree, step: int, how: str) -> None:
 
 
 def look(
-    known: Knowledge, tree: Tree, now: float, end: str = ALIVE, still_s: Mapping[str, float] | None = None
+    known: Knowledge,
+    tree: Tree,
+    now: float,
+    end: str = ALIVE,
+    still_s: Mapping[str, float] | None = None,
+    inspector: Inspector | None = None,
 ) -> Snapshot | None:
     """Take in how the directory is now. A snapshot is due when something in it is newly finished.
 
     `still_s`, once the ranks have ended: how long each file had not been changed when the first of them failed.
     """
+    inspector = inspector or Inspector()
     known.looked_s = now
     _notice_moves(known, tree)
+    declared_now = _take_told(known, tree, now)
+    if known.marker:
+        _find_markers(known, tree)
+    known.finished = {path: each for path, each in known.finished.items() if tree.get(path) == each[0]}
+    _take_round(known, tree, now, end)
+    if dict(tree) != known.before:
+        known.changed_s = now
+        known.before = dict(tree)
+    if end != ALIVE:
+        _recognise(known, tree)
+        _settle_by_times(known, tree, still_s or {}, inspector)
+    if end in (KILLED, ALIVE):
+        _settle(known, tree, now, inspector)
+    else:
+        _close(known, tree, now, end, still_s or {}, inspector)
+    known.renamed_inside &= set(tree)
+    return _due(known, tree, declared_now, inspector)
+
+
+def _take_told(known: Knowledge, tree: Tree, now: float) -> list[str]:
+    """Take in what was renamed and declared since the last look; returns what was declared."""
     written_anew: set[str] = set()
     known.declared_files = {file: each for file, each in known.declared_files.items() if file in tree}
     for path, how in known.told.items():
-        if how == RENAMED and known.declares:
-            continue  # Its declaration is on the way; without one, it settles.
+        if how == RENAMED and (known.declares or _in_a_round(known, tree, path, now)):
+            continue  # Its declaration, or what else is saved with it, is on the way; without one, it settles.
         until_ns = known.declared_ns.get(path, 0) if how == DECLARED else 0
         if until_ns and _written_anew(known, tree, path, until_ns, now):
             written_anew.add(path)
@@ -147,21 +234,61 @@ def look(
                 known.habits.add(_habit(path))
     declared_now = [path for path, how in known.told.items() if how == DECLARED and path not in written_anew]
     known.told, known.declared_ns = {}, {}
-    if known.marker:
-        _find_markers(known, tree)
-    known.finished = {path: each for path, each in known.finished.items() if tree.get(path) == each[0]}
-    if dict(tree) != known.before:
-        known.changed_s = now
-        known.before = dict(tree)
-    if end != ALIVE:
-        _recognise(known, tree)
-        _settle_by_times(known, tree, still_s or {})
-    if end in (KILLED, ALIVE):
-        _settle(known, tree, now)
+    return declared_now
+
+
+def _in_a_round(known: Knowledge, tree: Tree, path: str, now: float) -> bool:
+    """Note a renamed file as a part of its round. Whether the rest of that round is still to come."""
+    if path not in tree:
+        return False  # A directory: whole by itself.
+    rounds.closed(known.rounds, path, Closed(tree[path], now, RENAMED, whole=True), now)
+    known.habits.add(_habit(path))
+    return rounds.awaits_more(known.rounds, path)
+
+
+def _take_round(known: Knowledge, tree: Tree, now: float, end: str) -> None:
+    """What was saved together is finished together, or not at all."""
+    for path in known.renamed_inside:
+        if path in tree and path not in known.rounds.now and path not in known.kept:
+            rounds.closed(known.rounds, path, Closed(tree[path], now, RENAMED, whole=True), now)
+    rounds.forget_missing(known.rounds, tree)
+    known.rounds.failed_s = known.failed_s
+    if end == ALIVE:
+        found = {} if _strangers(known, tree) else rounds.take(known.rounds, now)
     else:
-        _close(known, tree, now, end, still_s or {})
-    known.renamed_inside &= set(tree)
-    return _due(known, declared_now)
+        if end in (FAILED, KILLED) and known.failed_s is None:
+            known.rounds.failed_s = known.rounds.event_s  # Nobody knows when: not before what was heard last.
+        found = rounds.take_at_the_end(known.rounds, end in (ENDED_WELL, ENDED_ON_NOTICE))
+    if known.declares or known.marker:
+        return  # These say when.
+    if found and any(not each.source and tree.get(path) != each.signature for path, each in found.items()):
+        known.overtaken = True
+        found = {}
+    known.due = {**known.due, **found} if found else known.due
+    known.due = {path: each for path, each in known.due.items() if path in tree}
+    for path, each in known.due.items():
+        if path not in known.finished or known.finished[path][0] == each.signature:
+            known.finished[path] = (each.signature, min(each.how, _how(known, path), key=STRENGTH.__getitem__))
+
+
+def _strangers(known: Knowledge, tree: Tree) -> bool:
+    """Whether beside files of the round, in their directories, others were written of which nothing was heard."""
+    since_ns: dict[str, int] = {}
+    for path, each in known.rounds.now.items():
+        above = path.rpartition("/")[0]
+        if above:
+            since_ns[above] = min(since_ns.get(above, each.signature[1]), each.signature[1])
+    for path in tree if since_ns else ():
+        begin_ns = since_ns.get(path.rpartition("/")[0])
+        if begin_ns is None or tree[path][1] < begin_ns or path in known.rounds.now or path in known.finished:
+            continue
+        if path not in known.rounds.writing and not is_half_written(path) and not BESIDE.search(path):
+            return True
+    return False
+
+
+def _how(known: Knowledge, path: str) -> str:
+    return known.finished[path][1] if path in known.finished else SETTLED
 
 
 def next_look_s(known: Knowledge) -> float | None:
@@ -169,7 +296,8 @@ def next_look_s(known: Knowledge) -> float | None:
 
     A moment that has passed is not named again: what it did not finish (a name that looks half-written) waits for more.
     """
-    times = []
+    at_s = rounds.next_s(known.rounds)
+    times = [] if at_s is None or known.marker or known.declares else [at_s]
     for entry, (files, since_s) in known.quiet.items():
         nested = all(f"{entry}/{file[0]}" in known.renamed_inside for file in files) and "" not in files
         if nested:
@@ -204,7 +332,7 @@ def _notice_moves(known: Knowledge, tree: Tree) -> None:
         return
     gone = {signature: path for path, signature in known.before.items() if path not in tree}
     for path, signature in tree.items() if gone else ():
-        if path not in known.before and signature in gone and not HALF_WRITTEN.search(_name(path)):
+        if path not in known.before and signature in gone and not is_half_written(path):
             old = gone[signature].split("/")
             new = path.split("/")
             while len(old) > 1 and len(new) > 1 and old[-1] == new[-1]:  # The directory above was renamed.
@@ -221,7 +349,7 @@ def _under(tree: Tree, path: str) -> Iterable[str]:
     if path in tree:
         return [path]
     if path == ".":
-        return [file for file in tree if not HALF_WRITTEN.search(_name(file))]
+        return [file for file in tree if not is_half_written(file)]
     inside = path + "/"
     return [file for file in tree if file.startswith(inside)]
 
@@ -250,7 +378,7 @@ def _recognise(known: Knowledge, tree: Tree) -> None:
             known.finished[path] = (signature, RENAMED)
 
 
-def _settle(known: Knowledge, tree: Tree, now: float) -> None:
+def _settle(known: Knowledge, tree: Tree, now: float, inspector: Inspector) -> None:
     """Entries in which nothing has changed for long enough. A directory settles as a whole."""
     entries: dict[str, list[tuple[str, Signature]]] = {}
     for path, signature in tree.items():
@@ -267,17 +395,19 @@ def _settle(known: Knowledge, tree: Tree, now: float) -> None:
         nested = all(rest and f"{entry}/{rest}" in known.renamed_inside for rest, _ in files)
         if nested and for_s >= min(NESTED_QUIET_S, known.settle_s):
             how = RENAMED
-        elif settled_s >= known.settle_s and not known.marker and not HALF_WRITTEN.search(entry):
+        elif settled_s >= known.settle_s and not known.marker and not is_half_written(entry):
             how = SETTLED
         else:
             continue
-        for rest, signature in files:
-            if not HALF_WRITTEN.search(_name(rest)) or not rest:
-                known.finished[f"{entry}/{rest}" if rest else entry] = (signature, how)
+        found = [(f"{entry}/{rest}" if rest else entry, signature) for rest, signature in files]
+        found = [(path, signature) for path, signature in found if not is_half_written(path)]
+        if how == SETTLED and any(inspector.format(path) == CUT for path, _ in found):
+            continue  # Somebody waits in the middle of it, or died there.
+        known.finished.update((path, (signature, how)) for path, signature in found)
     known.quiet = quiet
 
 
-def _settle_by_times(known: Knowledge, tree: Tree, still_s: Mapping[str, float]) -> None:
+def _settle_by_times(known: Knowledge, tree: Tree, still_s: Mapping[str, float], inspector: Inspector) -> None:
     """Entries that had not changed for long enough when the first rank failed, though the agent was dead meanwhile."""
     if known.marker:
         return
@@ -286,11 +416,11 @@ def _settle_by_times(known: Knowledge, tree: Tree, still_s: Mapping[str, float])
         if path not in known.finished:
             entries.setdefault(path.partition("/")[0], []).append(path)
     for entry, files in entries.items():
-        if HALF_WRITTEN.search(entry) or any(still_s.get(path, 0.0) < known.settle_s for path in files):
+        if is_half_written(entry) or any(still_s.get(path, 0.0) < known.settle_s for path in files):
             continue
-        for path in files:
-            if not HALF_WRITTEN.search(_name(path)):
-                known.finished[path] = (tree[path], SETTLED)
+        found = [path for path in files if not is_half_written(path)]
+        if not any(inspector.format(path) == CUT for path in found):
+            known.finished.update((path, (tree[path], SETTLED)) for path in found)
 
 
 def _fresh(known: Knowledge, tree: Tree, now: float, still_s: Mapping[str, float]) -> bool:
@@ -300,18 +430,19 @@ def _fresh(known: Knowledge, tree: Tree, now: float, still_s: Mapping[str, float
     return any(still_s.get(path, 0.0) < FAILED_QUIET_S for path in tree)
 
 
-def _close(known: Knowledge, tree: Tree, now: float, end: str, still_s: Mapping[str, float]) -> None:
+def _close(
+    known: Knowledge, tree: Tree, now: float, end: str, still_s: Mapping[str, float], inspector: Inspector
+) -> None:
     """The ranks have exited by themselves. What they left is closed; after a failure only if it is not too fresh."""
     if known.marker or (end == FAILED and _fresh(known, tree, now, still_s)):
-        _settle(known, tree, now)
+        _settle(known, tree, now, inspector)
         return
     for path, signature in tree.items():
-        half = any(HALF_WRITTEN.search(part) for part in path.split("/"))
-        if path not in known.finished and not half:
+        if path not in known.finished and not is_half_written(path) and inspector.format(path) != CUT:
             known.finished[path] = (signature, SETTLED)
 
 
-def _due(known: Knowledge, declared_now: Iterable[str]) -> Snapshot | None:
+def _due(known: Knowledge, tree: Tree, declared_now: Iterable[str], inspector: Inspector) -> Snapshot | None:
     new = [path for path, each in known.finished.items() if known.kept.get(path, ((), ""))[0] != each[0]]
     for path in declared_now:
         # Kept already, but what it is was only guessed: say it again as it was declared.
@@ -321,9 +452,13 @@ def _due(known: Knowledge, declared_now: Iterable[str]) -> Snapshot | None:
         return None
     how = min((known.finished[path][1] for path in new), key=STRENGTH.__getitem__)
     leading = [path for path in new if known.finished[path][1] == how]
-    step = _step(known, leading)
+    step, unit = own_steps.choose(known.steps, leading, known.finished, known.kept, inspector.step)
     files_now = {path: each[0] for path, each in known.finished.items()}
-    return Snapshot(files_now, step, how, tuple(new), known.metrics.get(step, {}))
+    # What is being written anew is kept as it was: without it, the snapshot would be less than the one before.
+    before = {path: each[0] for path, each in known.kept.items() if path in tree and path not in files_now}
+    sources = {path: each for path, each in known.due.items() if each.source and files_now.get(path) == each.signature}
+    metrics = known.metrics.get(step, {})
+    return Snapshot({**before, **files_now}, step, how, tuple(new), metrics, unit, sources, frozenset(before))
 
 
 def kept(known: Knowledge, snapshot: Snapshot) -> None:
@@ -331,51 +466,24 @@ def kept(known: Knowledge, snapshot: Snapshot) -> None:
     known.kept = {
         path: (signature, known.finished.get(path, ((), snapshot.how))[1]) for path, signature in snapshot.files.items()
     }
-    known.last_step = max(known.last_step, snapshot.step)
-    known.declared_steps = {path: step for path, step in known.declared_steps.items() if step > snapshot.step}
+    known.due = {path: each for path, each in known.due.items() if snapshot.files.get(path) != each.signature}
+    own_steps.taken(known.steps, snapshot.step, snapshot.unit)
     known.metrics = {step: said for step, said in known.metrics.items() if step > snapshot.step}
 
 
-def _step(known: Knowledge, new: Iterable[str]) -> int:
-    """Declared; else the largest number in a name; else the step seen in metrics; else one more than the last."""
-    new = list(new)
-    said = [step for path, step in known.declared_steps.items() if any(_is_under(file, path) for file in new)]
-    if said:
-        return max(said)
-    # A name that was there before (resnet50.pt, written anew each time) has a number, but it is not the step's.
-    numbered = {path: _numbers(path) for path in new if path not in known.kept}
-    numbers = [number for found in numbered.values() for number in found]
-    if numbers:
-        return known.last_step if _left_over(known, numbered, max(numbers)) else max(numbers)
-    if known.seen_step is not None:
-        return known.seen_step
-    if any(_numbers(path) for path in known.finished) and all(path not in known.kept for path in new):
-        return known.last_step  # Something beside the numbered files: the same step, more of it.
-    return known.last_step + 1
+def sources_needed(known: Knowledge) -> set[str]:
+    """The copies that are still of use."""
+    held = (known.rounds.now, known.rounds.full, known.due)
+    return {each.source for files in held for each in files.values() if each.source}
 
 
-def _left_over(known: Knowledge, numbered: Mapping[str, list[int]], largest: int) -> bool:
-    """Whether these are older than what was kept, and only known later to be finished: the newest step, more of it."""
-    newest_ns = max((each[0][1] for path, each in known.kept.items() if _numbers(path)), default=0)
-    return largest < known.last_step and all(known.finished[path][0][1] <= newest_ns for path in numbered)
+def is_half_written(path: str) -> bool:
+    return any(map(half_written, path.split("/")))
 
 
 def _habit(path: str) -> str:
     """The name of the entry at the top, whatever its numbers are."""
     return NUMBER.sub("#", path.partition("/")[0])
-
-
-def _numbers(path: str) -> list[int]:
-    """The numbers in an entry's name; where it has none, in those of the files inside."""
-    for part in path.split("/"):
-        found = [int(number) for number in NUMBER.findall(part)]
-        if found:
-            return found
-    return []
-
-
-def _is_under(file: str, path: str) -> bool:
-    return path == "." or file == path or file.startswith(path + "/")
 
 
 def _name(path: str) -> str:

@@ -1,7 +1,7 @@
 """Seeing what happens in directories: one inotify instance for the whole node, through libc.
 
 Says which task's directory something happened in, and what. Where the kernel gives no (more) watches, `watch` says so,
-and checkpointing.py looks now and then instead.
+and checkpointing.py looks now and then instead. file_events.py reads what is seen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ SHALLOW = IN_MOVED_TO | IN_CREATE
 HEAD = struct.Struct("iIII")
 DIRECTORIES_MAX = 4096  # Of one task. What lies in more of them is found by looking.
 
-MOVED, WRITTEN, APPEARED, MISSED = "moved", "written", "appeared", "missed"
+# FOUND: a file that lay in a new directory before it could be watched; perhaps its close was missed.
+MOVED, WRITTEN, CLOSED, APPEARED, FOUND, MISSED = "moved", "written", "closed", "appeared", "found", "missed"
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Watcher:
             return list(self._seen(data))
 
     def _seen(self, data: bytes) -> Iterator[Seen]:
+        """Also what lies in directories that are only watched from now on."""
         position = 0
         while position + HEAD.size <= len(data):
             number, mask, _, length = HEAD.unpack_from(data, position)
@@ -113,14 +115,25 @@ class Watcher:
                 if place is not None:
                     self._of_task.get(place[0], set()).discard(number)
             elif number in self._places and name:
-                yield self._one(number, mask, name)
+                yield from self._one(number, mask, name)
 
-    def _one(self, number: int, mask: int, name: str) -> Seen:
+    def _one(self, number: int, mask: int, name: str) -> Iterator[Seen]:
         task, place, directory, above = self._places[number]
         path = f"{above}/{name}" if above else name
+        if mask & IN_MOVED_TO:
+            yield Seen(task, place, MOVED, path)
+        elif mask & IN_CLOSE_WRITE:
+            yield Seen(task, place, CLOSED, path)
+        else:
+            yield Seen(task, place, APPEARED if mask & (IN_CREATE | IN_ISDIR) else WRITTEN, path)
         if place == "checkpoints" and mask & IN_ISDIR and mask & (IN_CREATE | IN_MOVED_TO):
             self._add(task, place, directory, path)
             self._add_below(task, directory, path)
-        if mask & IN_MOVED_TO:
-            return Seen(task, place, MOVED, path)
-        return Seen(task, place, APPEARED if mask & (IN_CREATE | IN_ISDIR) else WRITTEN, path)
+            if not mask & IN_MOVED_TO:
+                yield from (Seen(task, place, FOUND, each) for each in _files_below(directory, path))
+
+
+def _files_below(directory: str, path: str) -> Iterator[str]:
+    for above, _, names in os.walk(os.path.join(directory, path)):
+        for name in names:
+            yield os.path.relpath(os.path.join(above, name), directory)

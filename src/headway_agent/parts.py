@@ -17,7 +17,7 @@ from headway_agent.storing import StoreFailed
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import mmap
-    from typing import Any, Callable, Mapping
+    from typing import Any, Callable, Container, Mapping
 
     from headway_agent.completeness import Signature
     from headway_agent.storing import Draft, Objects
@@ -48,6 +48,10 @@ class Known:
         self.places: dict[str, Place] = {}
         self.files: dict[str, tuple[Signature, list[Part]]] = {}
         self.on_stored: Callable[[dict[str, Place]], None] = lambda places: None  # An object is durable, with these.
+
+    def has(self, name: str, signature: Signature, only_known: Container[str]) -> bool:
+        """Whether this can be stored: what is only known as it was needs its parts in storage."""
+        return name not in only_known or self.files.get(name, ((), []))[0] == signature
 
     def take(self, files: Mapping[str, tuple[Signature, list[Part]]]) -> None:
         """From here on only what these files are made of counts as known: older parts may be collected."""
@@ -82,11 +86,13 @@ class Sender:
         self.sent_bytes = 0
         self.read_bytes = 0
 
-    def file(self, path: str, name: str, signature: Signature) -> list[Part]:
-        """The parts of one file, with those sent that are nowhere yet."""
+    def file(self, path: str, name: str, signature: Signature, of_source: Signature | None = None) -> list[Part]:
+        """The parts of one file, with those sent that are nowhere yet. It may be read from a copy, which has its own
+        signature."""
         cached = self._known.files.get(name)
         if cached is not None and cached[0] == signature:
             return cached[1]
+        signature = of_source or signature
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
@@ -344,21 +350,31 @@ def _check(fd: int, name: str, signature: Signature) -> None:
 
 
 def send_files(
-    objects: Objects, prefix: str, directory: str, files: Mapping[str, Signature], known: Known
+    objects: Objects,
+    prefix: str,
+    directory: str,
+    files: Mapping[str, Signature],
+    known: Known,
+    sources: Mapping[str, tuple[str, Signature]] | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
-    """Send what is new of these files. Returns the manifest's entries and how many bytes travelled."""
+    """Send what is new of these files. Returns the manifest's entries and how many bytes travelled.
+
+    `sources`: copies from which to read instead, with their signatures.
+    """
+    sources = sources or {}
     fresh = sum(sign[0] for name, sign in files.items() if known.files.get(name, ((), []))[0] != sign)
     sender = Sender(objects, prefix, known, fresh)
     entries: list[dict[str, Any]] = []
     try:
         for name in sorted(files):
             path = os.path.join(directory, name)
+            path, of_source = sources.get(name, (path, None))
             found = _lstat(path, name)
             entry: dict[str, Any] = {"path": name, "size": files[name][0], "mode": stat.S_IMODE(found.st_mode)}
             if stat.S_ISLNK(found.st_mode):
                 entry.update(size=0, parts=[], link=os.readlink(path))
             else:
-                entry.update(mtime_ns=files[name][1], parts=sender.file(path, name, files[name]))
+                entry.update(mtime_ns=files[name][1], parts=sender.file(path, name, files[name], of_source))
             entries.append(entry)
         sender.close()
     except (StoreFailed, Changed, OSError):

@@ -134,12 +134,12 @@ class Progressing:
         fine = [self.watcher.watch(key, place, f"{directory}/{place}") for place in PLACES]
         if not all(fine) or self.leftovers(key):
             self.thread.attend(key, polled=not all(fine))
-        elif self._thread is not None:
-            self._thread.wake()  # It may have begun to wait before there was anything to watch.
+        if self._thread is not None:
+            self._thread.watches()  # It may have begun to wait before there was anything to watch.
 
     def heard(self) -> None:
         """Something happened in a watched directory: from here on the thread listens."""
-        self.thread.wake()
+        self.thread.watches()
 
     def leftovers(self, key: str) -> bool:
         """Whether there is anything that may have to be kept."""
@@ -198,7 +198,11 @@ class Progressing:
         tree = restoring.look(directory)
         parts = {file["path"]: file["parts"] for file in manifest["files"]}
         files = {path: (signature, parts.get(path, [])) for path, signature in tree.items()}
-        charges.write_kept(work.directory, int(resume["step"]), manifest["how"], files, None, objects.mark)
+        usual = manifest.get("usual") if isinstance(manifest.get("usual"), dict) else {}
+        unit = str(manifest.get("unit") or "")
+        charges.write_kept(
+            work.directory, int(resume["step"]), manifest["how"], files, None, objects.mark, unit=unit, usual=usual
+        )
 
 
 def asked_of(duty: Mapping[str, Any], cwd: str) -> dict[str, Any]:

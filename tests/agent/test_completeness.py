@@ -46,7 +46,7 @@ def test_late_news_of_a_write_does_not_take_a_declared_file_out_of_the_next_snap
     c.declared(known, "model.pt", 3, {})
     found = look(known, {"config.json": sig(3), "model.pt": sig(4)}, 2.0)
     assert found is not None
-    assert set(found.files) == {"model.pt"}
+    assert found.files == {"config.json": sig(1), "model.pt": sig(4)}, "as it was kept last"
 
 
 def test_nothing_new_makes_no_snapshot() -> None:
@@ -69,6 +69,15 @@ def test_a_file_settles_when_it_has_not_changed_for_long_enough() -> None:
     assert found.how == c.SETTLED
 
 
+def test_hidden_files_belong_to_a_checkpoint() -> None:
+    known = Knowledge(settle_s=1.0)
+    tree = {"step-5/.metadata": sig(1), "step-5/__0_0.distcp": sig(2)}
+    look(known, tree, 0.0)
+    found = look(known, tree, 2.0)
+    assert found is not None
+    assert set(found.files) == set(tree)
+
+
 def test_a_directory_settles_as_a_whole() -> None:
     known = Knowledge(settle_s=10.0)
     look(known, {"500/model": sig(1)}, 0.0)
@@ -79,7 +88,7 @@ def test_a_directory_settles_as_a_whole() -> None:
     assert (len(found.files), found.step) == (2, 500)
 
 
-@pytest.mark.parametrize("name", ["a.tmp", ".hidden", "tmp-checkpoint-5/x", "x.partial", "b~"])
+@pytest.mark.parametrize("name", ["a.tmp", ".a.pt.tmp", "tmp-checkpoint-5/x", "x.partial", "b~"])
 def test_what_looks_half_written_never_settles(name: str) -> None:
     known = Knowledge(settle_s=1.0)
     look(known, {name: sig(1)}, 0.0)
@@ -148,7 +157,7 @@ def test_a_declaration_names_step_and_metrics_and_outranks_a_guess() -> None:
 
 def test_a_number_in_a_name_that_stays_the_same_is_not_a_step() -> None:
     known = Knowledge()
-    for number, step in ((1, 50), (2, 51), (3, 52)):
+    for number, step in ((1, 1), (2, 2), (3, 3)):
         c.renamed(known, "resnet50.pt")
         found = look(known, {"resnet50.pt": sig(number)}, 0.0)
         assert found is not None
@@ -157,7 +166,8 @@ def test_a_number_in_a_name_that_stays_the_same_is_not_a_step() -> None:
 
 
 def test_the_step_seen_in_metrics_counts_where_names_say_nothing() -> None:
-    known = Knowledge(seen_step=77)
+    known = Knowledge()
+    known.steps.metrics = 77
     c.renamed(known, "model.pt")
     found = look(known, {"model.pt": sig(1)}, 0.0)
     assert found is not None

@@ -15,7 +15,7 @@ from headway.core.progress_spec import Keeping
 COMMITTED = "committed"
 SET_ASIDE = "set_aside"  # It failed its hash when it was restored: never used again.
 
-HOW = ("settled", "marker", "renamed", "declared")
+HOW = ("settled", "closed", "marker", "renamed", "declared")
 """How completeness is known, from the weakest promise to the strongest."""
 
 STEPS_SHOWN = 10

@@ -1,0 +1,176 @@
+"""The thread that hears what happens to the files of tasks, and puts by what was closed before it is written anew.
+
+It must never wait for storage: between two saves of a job there may be a second. What it heard goes to the thread of
+checkpointing.py, in order. The kernel's events come from inotify.py.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+
+from headway_agent import file_formats, staged_files
+from headway_agent.completeness import is_half_written
+from headway_agent.inotify import APPEARED, CLOSED, FOUND, MISSED, WRITTEN
+from headway_agent.nodedir import boottime_s
+from headway_agent.task_processes import TaskProcesses
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Sequence
+
+    from headway_agent.inotify import Seen, Watcher
+    from headway_agent.nodedir import FactLog
+    from headway_agent.rounds import Signature
+
+GATHER_S = 0.05  # Events that come together are looked at together.
+AGAIN_S = 0.2
+STAGED = "staged"
+
+
+@dataclass(frozen=True)
+class Caught:
+    """A file that was closed after writing, and that nobody has open for writing."""
+
+    task: str
+    place: str
+    path: str
+    signature: Signature
+    at_s: float
+    verdict: str  # What its format says: whole, cut or unknown.
+    source: str = ""
+    source_signature: Signature = (0, 0, 0)
+    printed_bytes: int = 0  # How much its first rank had printed by then.
+    doubtful: bool = False  # A process of its task ended about then: perhaps in the middle of writing it.
+
+
+class FileEvents:
+    def __init__(
+        self,
+        watcher: Watcher,
+        file_of: Callable[[str, str, str], str],
+        directory_of: Callable[[str], str],
+        tell: Callable[[Sequence[Seen], Sequence[Caught]], None],
+        log: FactLog,
+    ) -> None:
+        self.watcher = watcher
+        self.put_by: dict[str, str] = {}  # By task: whether closed files are linked or copied; else neither.
+        self._file_of, self._directory_of, self._tell, self._log = file_of, directory_of, tell, log
+        self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._waiting: list[threading.Event] = []
+        self._processes = TaskProcesses()
+        self._ended: dict[str, bool] = {}  # By task: whether a process of it has ended, as far as was asked in a turn.
+        threading.Thread(target=self._work, name="file events", daemon=True).start()
+
+    def wake(self) -> None:
+        try:
+            os.write(self._wake_w, b"x")
+        except BlockingIOError:
+            pass
+
+    def flush(self, limit_s: float) -> None:
+        """Wait until all is told that has happened so far."""
+        done = threading.Event()
+        self._waiting.append(done)
+        self.wake()
+        done.wait(limit_s)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                ends = [self._wake_r] + ([self.watcher.fd] if self.watcher.fd >= 0 else [])
+                ready, _, _ = select.select(ends, [], [])
+                if self._wake_r in ready:
+                    os.read(self._wake_r, 4096)
+                else:
+                    time.sleep(GATHER_S)  # A rank that writes a large file must not wake us with each of its writes.
+                self._turn()
+            except Exception as error:  # Whatever went wrong with one file, the others are still to be seen.
+                self._log.say("hearing failed", error=repr(error), where=traceback.format_exc()[-2000:])
+                time.sleep(AGAIN_S)
+
+    def _turn(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        try:
+            seen: list[Seen] = []
+            while self.watcher.fd >= 0:
+                more = self.watcher.read()
+                if not more:
+                    break
+                seen += more
+            if seen:
+                self._hear(seen)
+        finally:
+            for each in waiting:
+                each.set()
+
+    def _hear(self, seen: Sequence[Seen]) -> None:
+        last = {(each.task, each.place, each.path): each.what for each in seen}
+        closed = [each for each, what in last.items() if what in (CLOSED, FOUND)]
+        # Of a thousand writes to one file the first tells as much.
+        told = list(dict.fromkeys(each for each in seen if each.what not in (CLOSED, FOUND)))
+        touched = {(each.task, each.place, each.path) for each in told if each.what in (WRITTEN, APPEARED, MISSED)}
+        told += [each for each in seen if each.what == FOUND and (each.task, each.place, each.path) not in touched]
+        self._ended = {}
+        caught = [each for each in (self._catch(*which) for which in closed) if each is not None]
+        self._tell(told, caught)
+
+    def _catch(self, task: str, place: str, path: str) -> Caught | None:
+        """The file as it was closed; None when it is being written to again, or is none that counts."""
+        if place in ("sdk", "output") or is_half_written(path):
+            return None
+        file = self._file_of(task, place, path)
+        try:
+            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return None  # Renamed or removed.
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode) or staged_files.has_writer(fd):
+                return None
+            return self._caught(task, place, path, file, fd, found)
+        except OSError as error:
+            self._log.say("not put by", task=task, path=path, error=str(error))
+            return None
+        finally:
+            os.close(fd)
+
+    def _caught(self, task: str, place: str, path: str, file: str, fd: int, found: os.stat_result) -> Caught | None:
+        signature = (found.st_size, found.st_mtime_ns, found.st_ino)
+        verdict, printed = file_formats.check(file).verdict, self._printed_bytes(task)
+        source, of_source = "", (0, 0, 0)
+        how = self.put_by.get(task, "")
+        if how and verdict != file_formats.CUT:
+            source = staged_files.put_by(file, fd, f"{self._directory_of(task)}/{STAGED}", how)
+            of_source = staged_files.signature_at(source)
+        if staged_files.signature_at(file) != signature or of_source[0] not in (signature[0], 0):
+            staged_files.drop(source)
+            return None  # The next save has begun; its close will come.
+        doubtful = verdict == file_formats.UNKNOWN and self._has_one_ended(task)
+        return Caught(task, place, path, signature, boottime_s(), verdict, source, of_source, printed, doubtful)
+
+    def _has_one_ended(self, task: str) -> bool:
+        if task not in self._ended:
+            self._ended[task] = self._processes.has_one_ended(self._directory_of(task))
+        return self._ended[task]
+
+    def forget(self, task: str) -> None:
+        self.put_by.pop(task, None)
+        self._processes.forget(self._directory_of(task))
+
+    def _printed_bytes(self, task: str) -> int:
+        try:
+            return os.stat(first_output(self._directory_of(task))).st_size
+        except OSError:
+            return 0
+
+
+def first_output(directory: str) -> str:
+    """The output file of the first rank on this node."""
+    names = [name for name in os.listdir(directory) if name.startswith("rank") and name.endswith(".out")]
+    return os.path.join(directory, min(names, key=lambda name: int(name[4:-4]), default="rank0.out"))

@@ -1,0 +1,114 @@
+"""Which step a checkpoint is, in the job's own count: declared, in a name, in a file, in metrics, printed, or counted.
+
+Pure. One job has one unit: once its checkpoints were counted in epochs, a step that turns up elsewhere does not mix
+with them. A number that goes backwards within an attempt is none, or order on resume would follow it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headway_agent.step_names import step_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable, Mapping
+
+    from headway_agent.step_names import NamedStep
+
+    Found = Mapping[str, tuple[tuple[int, int, int], str]]  # By path: signature, and how it is known.
+
+STEP, SAVES = "step", "save"
+PRINTED_UNITS = ("step", "epoch")
+CONTENTS_READ_MAX = 8
+TELLING = ("trainer_state.json",)  # Read before other files.
+
+
+@dataclass
+class Steps:
+    unit: str = ""  # Of this job's steps, once one was told.
+    declared: dict[str, int] = field(default_factory=dict)  # By path.
+    metrics: int | None = None  # The newest that was logged.
+    printed: dict[str, int] = field(default_factory=dict)  # The newest in the output, by unit.
+    last: int = 0  # The largest so far, the restored one included.
+    own: int | None = None  # Of the newest checkpoint of this attempt.
+
+    @property
+    def seen(self) -> int | None:
+        """How far the job is, in the unit of its checkpoints."""
+        if self.unit in ("", STEP) and self.metrics is not None:
+            return self.metrics
+        return self.printed.get(self.unit or STEP)
+
+
+def choose(
+    steps: Steps, new: Iterable[str], finished: Found, kept: Found, read: Callable[[str], NamedStep | None]
+) -> tuple[int, str]:
+    """The step of a checkpoint in which these files are new, and its unit."""
+    new = list(new)
+    said = [step for path, step in steps.declared.items() if any(is_under(file, path) for file in new)]
+    if said:
+        return max(said), STEP
+    # A name that was there before (model-2.pt, written anew each time) has a number, but it is not the step's.
+    fresh = [path for path in new if path not in kept]
+    if fresh and _left_over(steps, fresh, finished, kept):
+        return steps.last, steps.unit or STEP
+    candidates = list(_candidates(steps, fresh, new, read))
+    usual = [(number, unit) for number, unit in candidates if unit == steps.unit]
+    for number, unit in usual or candidates:
+        if steps.own is None or number >= steps.own:
+            return number, unit
+    if not candidates and fresh == new and any(step_in(path) for path in finished):
+        return steps.last, steps.unit or STEP  # Something beside the numbered files: the same step, more of it.
+    return steps.last + 1, steps.unit or SAVES
+
+
+def _candidates(
+    steps: Steps, fresh: Iterable[str], new: list[str], read: Callable[[str], NamedStep | None]
+) -> Iterable[tuple[int, str]]:
+    named = [step for step in map(step_in, fresh) if step is not None]
+    yield from _largest(step for step in named if step.unit == STEP)
+    telling = sorted(new, key=lambda path: (path.rpartition("/")[2] not in TELLING, path))
+    yield from _largest(filter(None, map(read, telling[:CONTENTS_READ_MAX])))
+    yield from _largest(step for step in named if step.unit != STEP)
+    if steps.metrics is not None:
+        yield steps.metrics, STEP
+    for unit in PRINTED_UNITS:
+        if unit in steps.printed:
+            yield steps.printed[unit], unit
+
+
+def _largest(found: Iterable[NamedStep]) -> list[tuple[int, str]]:
+    """The largest number; of several units the one that counts finest."""
+    units: dict[str, int] = {}
+    for step in found:
+        unit = step.unit or STEP
+        units[unit] = max(step.number, units.get(unit, 0))
+    return [(units[unit], unit) for unit in sorted(units, key=lambda unit: unit != STEP)]
+
+
+def _left_over(steps: Steps, fresh: Iterable[str], finished: Found, kept: Found) -> bool:
+    """Whether these are older than what was kept, and only known later to be finished: the newest step, more of it."""
+    named = {path: step for path, step in ((path, step_in(path)) for path in fresh) if step is not None}
+    if not named or max(step.number for step in named.values()) >= steps.last:
+        return False
+    newest_ns = max((each[0][1] for path, each in kept.items() if step_in(path)), default=0)
+    return all(finished[path][0][1] <= newest_ns for path in named)
+
+
+def taken(steps: Steps, step: int, unit: str) -> None:
+    """A checkpoint of this step is in storage."""
+    steps.last = max(steps.last, step)
+    steps.own = step if steps.own is None else max(steps.own, step)
+    if unit != SAVES:
+        steps.unit = unit
+    steps.declared = {path: each for path, each in steps.declared.items() if each > step}
+
+
+def is_under(file: str, path: str) -> bool:
+    return path == "." or file == path or file.startswith(path + "/")
+
+
+def shown(steps: Steps) -> dict[str, Any]:
+    """What an agent after this one must know."""
+    return {"unit": steps.unit, "own": steps.own}

@@ -1,0 +1,69 @@
+"""Which step a checkpoint is, in the job's own count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from headway_agent import own_steps
+from headway_agent.own_steps import Steps
+from headway_agent.step_names import NamedStep
+
+Read = Callable[[str], NamedStep | None]
+
+
+def choose(steps: Steps, *new: str, kept: Iterable[str] = (), read: Read = lambda path: None) -> tuple[int, str]:
+    finished = dict.fromkeys((*kept, *new), ((1, 100, 1), "closed"))
+    found = own_steps.choose(steps, new, finished, dict.fromkeys(kept, ((1, 1, 1), "closed")), read)
+    own_steps.taken(steps, *found)
+    return found
+
+
+def test_a_step_in_a_name_goes_before_the_epoch_beside_it() -> None:
+    assert choose(Steps(), "epoch=06-step=1200.ckpt") == (1200, "step")
+
+
+def test_a_loss_in_a_name_is_no_step() -> None:
+    steps = Steps()
+    assert choose(steps, "epoch=06-val_loss=0.95.ckpt") == (6, "epoch")
+    assert choose(steps, "epoch=07-val_loss=0.90.ckpt") == (7, "epoch")
+
+
+def test_what_the_file_says_goes_before_an_epoch_in_its_name() -> None:
+    assert choose(Steps(), "epoch=06.ckpt", read=lambda path: NamedStep("step", 900)) == (900, "step")
+
+
+def test_metrics_go_before_what_is_printed_and_both_before_a_count() -> None:
+    assert choose(Steps(metrics=70, printed={"step": 71}), "model.pt") == (70, "step")
+    assert choose(Steps(printed={"step": 71, "epoch": 2}), "model.pt") == (71, "step")
+    assert choose(Steps(printed={"epoch": 2}), "model.pt") == (2, "epoch")
+    assert choose(Steps(last=4), "model.pt") == (5, "save")
+
+
+def test_a_job_that_counts_in_epochs_goes_on_doing_so() -> None:
+    steps = Steps()
+    assert choose(steps, "model_epoch_3.pt") == (3, "epoch")
+    steps.printed = {"step": 4000, "epoch": 4}
+    assert choose(steps, "model.pt") == (4, "epoch")
+
+
+def test_a_number_that_goes_backwards_within_an_attempt_is_no_step() -> None:
+    steps = Steps()
+    assert choose(steps, "model_90.pt") == (90, "step")
+    assert choose(steps, "model_85.pt") == (91, "step")
+
+
+def test_an_attempt_that_did_not_resume_has_the_steps_that_it_names() -> None:
+    assert choose(Steps(last=30), "step-2.pt") == (2, "step")
+
+
+def test_a_number_in_a_name_that_is_written_anew_each_time_is_not_the_step() -> None:
+    steps = Steps()
+    assert choose(steps, "stage_2.pt") == choose(Steps(), "stage_2.pt")
+    assert choose(steps, "model-2.pt", kept=["model-2.pt"]) == (steps.last, "save")
+
+
+def test_how_far_a_job_is_is_told_in_the_unit_of_its_checkpoints() -> None:
+    steps = Steps(printed={"step": 4000, "epoch": 4})
+    assert steps.seen == 4000
+    steps.unit = "epoch"
+    assert steps.seen == 4

@@ -1,0 +1,142 @@
+"""Which files are saved together, and when all of them are there."""
+
+from __future__ import annotations
+
+from headway_agent import rounds as r
+from headway_agent.rounds import Closed, Rounds
+
+
+def saved(known: Rounds, path: str, at_s: float, whole: bool = True, source: str = "") -> None:
+    """A file is written and closed."""
+    r.wrote(known, path, at_s)
+    r.closed(known, path, Closed((10, int(at_s * 1000), 1), at_s, "closed", whole, source), at_s)
+
+
+def test_a_first_file_is_waited_beside_for_others_until_all_is_quiet() -> None:
+    known = Rounds()
+    saved(known, "model.pt", 10.0)
+    assert r.take(known, 10.1) == {}
+    assert r.next_s(known) == 10.0 + r.QUIET_S
+    assert set(r.take(known, 10.6)) == {"model.pt"}
+    assert r.take(known, 11.0) == {}, "once"
+
+
+def test_two_files_of_one_save_are_taken_together() -> None:
+    known = Rounds()
+    saved(known, "model.pt", 10.0)
+    saved(known, "optimizer.pt", 10.3)
+    assert r.take(known, 10.6) == {}
+    assert set(r.take(known, 10.9)) == {"model.pt", "optimizer.pt"}
+    saved(known, "model.pt", 20.0)
+    assert r.take(known, 20.2) == {}, "its optimizer is still the old one"
+    saved(known, "optimizer.pt", 20.3)
+    assert set(r.take(known, 20.3)) == {"model.pt", "optimizer.pt"}, "all that is usual is there: at once"
+
+
+def test_what_is_usual_is_taken_at_once_the_next_time() -> None:
+    known = Rounds()
+    saved(known, "snapshot.pt", 10.0)
+    r.take(known, 11.0)
+    saved(known, "snapshot.pt", 12.0)
+    assert set(r.take(known, 12.0)) == {"snapshot.pt"}
+
+
+def test_a_file_written_anew_ends_the_round_that_it_was_in() -> None:
+    known = Rounds()
+    saved(known, "snapshot.pt", 10.0, source="copy-1")
+    r.wrote(known, "snapshot.pt", 10.2)
+    taken = r.take(known, 10.2)
+    assert taken["snapshot.pt"].source == "copy-1"
+
+
+def test_the_next_number_of_a_name_is_the_next_round() -> None:
+    known = Rounds()
+    saved(known, "ckpt_000120.pt", 10.0)
+    saved(known, "ckpt_000240.pt", 10.1)
+    assert set(r.take(known, 10.1)) == {"ckpt_000240.pt"}, "the newest"
+
+
+def test_shards_of_one_step_are_one_round() -> None:
+    known = Rounds()
+    for rank in range(4):
+        saved(known, f"step-5/rank{rank}.pt", 10.0 + rank / 10)
+    assert r.take(known, 10.5) == {}
+    assert len(r.take(known, 12.4)) == 4
+    for rank in range(3):
+        saved(known, f"step-6/rank{rank}.pt", 20.0)
+    assert r.take(known, 20.0) == {}
+    saved(known, "step-6/rank3.pt", 20.1)
+    assert len(r.take(known, 20.1)) == 4
+
+
+def test_what_comes_late_joins_its_round_and_is_waited_for_from_then_on() -> None:
+    known = Rounds()
+    saved(known, "model.pt", 10.0)
+    r.take(known, 11.0)
+    saved(known, "optimizer.pt", 13.0)
+    assert set(r.take(known, 14.0)) == {"optimizer.pt"}
+    saved(known, "model.pt", 20.0)
+    assert r.take(known, 20.1) == {}
+    assert set(r.take(known, 20.6)) == {"model.pt"}, "but not for ever"
+
+
+def test_nothing_is_taken_while_a_file_beside_it_is_open() -> None:
+    known = Rounds()
+    saved(known, "model.pt", 10.0)
+    r.wrote(known, "optimizer.pt", 10.1)
+    assert r.take(known, 25.0) == {}
+    assert set(r.take(known, 10.1 + r.HELD_OPEN_S)) == {"model.pt"}, "a file that stays open is none of the round"
+
+
+def test_a_close_that_came_with_its_writer_s_death_proves_nothing() -> None:
+    known = Rounds()
+    saved(known, "state.raw", 10.0, whole=False)
+    r.take(known, 11.1)
+    saved(known, "state.raw", 20.0, whole=False)
+    assert r.take(known, 20.5) == {}, "it is not known yet whether its writer lives"
+    known.failed_s = 20.01
+    assert r.take(known, 30.0) == {}
+    assert r.take_at_the_end(known, all_closed=False) == {}
+
+
+def test_a_file_that_is_whole_by_its_format_needs_no_living_writer() -> None:
+    known = Rounds()
+    saved(known, "snapshot.pt", 10.0)
+    known.failed_s = 10.01
+    assert set(r.take_at_the_end(known, all_closed=False)) == {"snapshot.pt"}
+
+
+def test_half_of_what_is_usual_is_no_round_at_the_end() -> None:
+    known = Rounds()
+    for at_s in (10.0, 20.0):
+        saved(known, "model.pt", at_s)
+        saved(known, "optimizer.pt", at_s + 0.1)
+        r.take(known, at_s + 1)
+    saved(known, "model.pt", 30.0)
+    known.failed_s = 30.05
+    assert r.take_at_the_end(known, all_closed=False) == {}
+
+
+def test_at_a_good_end_all_that_is_closed_counts() -> None:
+    known = Rounds()
+    saved(known, "model.pt", 10.0)
+    saved(known, "optimizer.pt", 10.1, whole=False)
+    assert set(r.take_at_the_end(known, all_closed=True)) == {"model.pt", "optimizer.pt"}
+
+
+def test_a_directory_of_a_first_save_is_not_trusted_to_be_full_when_its_ranks_die() -> None:
+    known = Rounds()
+    saved(known, "checkpoint-5/model.pt", 10.0)
+    known.failed_s = 10.5
+    assert r.take_at_the_end(known, all_closed=False) == {}
+    again = Rounds()
+    saved(again, "checkpoint-5/model.pt", 10.0)
+    again.failed_s = 10.0 + r.QUIET_INSIDE_S
+    assert len(r.take_at_the_end(again, all_closed=False)) == 1
+
+
+def test_drafts_that_were_renamed_are_forgotten() -> None:
+    known = Rounds()
+    saved(known, "model.pt.123", 10.0)
+    r.forget_missing(known, {"model.pt": ()})
+    assert r.take(known, 20.0) == {}
