@@ -175,6 +175,16 @@ def _headless(content: Content) -> str:
 
 def _zip(content: Content) -> str:
     """The directory is at the end, and is written last: what it lists lies before it."""
+    found = zip_entries(content)
+    step = max(1, len(found) // LOCAL_HEADERS_MAX)
+    for index, (name, at, _) in enumerate(found):
+        if (index % step == 0 or index == len(found) - 1) and content.exactly(at, 4) != b"PK\x03\x04":
+            raise Broken(f"{name.decode('utf-8', 'replace')} is not where the directory says")
+    return _zip_kind([name for name, _, _ in found])
+
+
+def zip_entries(content: Content) -> list[tuple[bytes, int, int]]:
+    """The name, the place and the stored size of each entry, all of which lie inside."""
     tail_at, entries, directory_bytes, directory_at = _zip_end(content)
     before = tail_at - directory_bytes - directory_at
     if before > 0 or content.ending == ".distcp":
@@ -183,14 +193,11 @@ def _zip(content: Content) -> str:
         raise Broken("its directory lies outside")
     if directory_bytes > DIRECTORY_BYTES_MAX:
         raise Unsure("a very large directory")
-    found = _zip_entries(content.exactly(directory_at, directory_bytes), entries)
-    step = max(1, len(found) // LOCAL_HEADERS_MAX)
-    for index, (name, at, size) in enumerate(found):
+    found = _listed(content.exactly(directory_at, directory_bytes), entries)
+    for name, at, size in found:
         if at + 30 + len(name) + size > directory_at:
             raise Broken(f"{name.decode('utf-8', 'replace')} lies outside")
-        if (index % step == 0 or index == len(found) - 1) and content.exactly(at, 4) != b"PK\x03\x04":
-            raise Broken(f"{name.decode('utf-8', 'replace')} is not where the directory says")
-    return _zip_kind([name for name, _, _ in found])
+    return found
 
 
 def _zip_end(content: Content) -> tuple[int, int, int, int]:
@@ -217,8 +224,7 @@ def _zip_end(content: Content) -> tuple[int, int, int, int]:
     return end_at, entries, size, offset
 
 
-def _zip_entries(directory: bytes, count: int) -> list[tuple[bytes, int, int]]:
-    """The name, the place and the stored size of each entry."""
+def _listed(directory: bytes, count: int) -> list[tuple[bytes, int, int]]:
     found, at = [], 0
     while at + 46 <= len(directory):
         if directory[at : at + 4] != b"PK\x01\x02":
