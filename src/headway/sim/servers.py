@@ -118,6 +118,7 @@ class Peer(Server):
         self.up = True
         self.starts += 1
         self.process = f"{self.name}.{self.starts}"
+        self.able_since = 0.0
         self.unsure()
         self._way = cast(Store, Way(self))
         self._me = ServerSeen(self.process, self.address, started_at=self.wall())
@@ -168,7 +169,7 @@ class Peer(Server):
 
     def unsure(self) -> None:
         """From now on it is expected to take the lead where nobody has it; before, it could not."""
-        self.able_since = max(self.world.now, self.cut_until)
+        self.able_since = max(self.able_since, self.world.now, self.cut_until)  # It may be letting others go first.
 
     @property
     def cut(self) -> bool:
