@@ -41,6 +41,7 @@ from headway_agent.decide import (
     sync_body,
 )
 from headway_agent.happenings import Act, Fact
+from headway_agent.keeping import Table
 from headway_agent.outcomes import name_outcome
 
 T = "job1/1/0"
@@ -98,7 +99,17 @@ def test_the_first_sync_is_full_and_brings_the_facts() -> None:
         body, _ = exchange(state)
         assert (body["full"], body["facts"], body["wait_s"]) == (True, {"cpus": 1}, 0.0)
     body, _ = exchange(state)
-    assert (body["full"], "facts" in body, body["wait_s"]) == (False, False, 20.0)
+    assert (body["full"], "facts" in body, body["wait_s"]) == (False, False, 12.5)
+
+
+@pytest.mark.parametrize("lease_s", [30.0, 60.0, 120.0, 600.0])
+def test_a_held_call_leaves_enough_of_a_lease_that_is_shared_with_a_long_grace(lease_s: float) -> None:
+    state = a_state()
+    exchange(state, lease_left_s=lease_s)
+    late_s = sync_body(state, {}, 1.0)["wait_s"] + 2.0  # What a reply takes at most, on a server that ticks slowly.
+    table = Table()
+    table.lease(lease_s, lease_s)  # Counted from when the call before was sent; the next reply comes so late:
+    assert table.stop_by_s(grace_s=3600.0) >= 2 * late_s
 
 
 def test_a_claim_is_held_then_reported_then_goes() -> None:
