@@ -131,6 +131,8 @@ GIVEN = st.fixed_dictionaries(
                 "on_exit_codes": st.lists(st.integers(1, 255), max_size=3),
                 "capacity_max": st.integers(0, 9),
                 "platform_max": st.integers(0, 9),
+                "platform_max_per_day": st.none() | st.integers(0, 9),
+                "capacity_max_per_day": st.none() | st.integers(0, 9),
                 "quick_max": st.integers(0, 9),
             },
         ),

@@ -6,7 +6,7 @@ import pytest
 
 from headway.core import retry
 from headway.core.causes import TABLE, Again, Whose
-from headway.core.model import Cause, Retries
+from headway.core.model import Cause, Losses, Retries
 from tests.builders import NOW, a_job
 
 # Cause, whose, tried again with one retry left, tried again with none left.
@@ -79,24 +79,24 @@ def test_every_cause_has_words_and_every_users_cause_says_what_to_do() -> None:
 
 @pytest.mark.parametrize(("used", "pause_s"), [(0, 2), (1, 4), (2, 8), (6, 128), (8, 300), (60, 300)])
 def test_the_pause_grows_with_each_failure_up_to_a_limit(used: int, pause_s: float) -> None:
-    job = a_job(retries_max=100, retries=Retries(user=used))
+    job = a_job(retries_max=100, retries=Retries(user=used), losses=Losses(user=used))
     assert retry.decide(job, Cause.USER_CODE, NOW).not_before == NOW + pause_s
 
 
 @pytest.mark.parametrize(("lost", "pause_s"), [(0, 0), (2, 0), (3, 5), (4, 10), (9, 300)])
 def test_the_first_losses_cost_no_time_and_later_ones_do_not_spin(lost: int, pause_s: float) -> None:
-    job = a_job(retries=Retries(platform=lost))
+    job = a_job(losses=Losses(platform=lost, hasty=lost))
     assert retry.decide(job, Cause.NODE_LOST, NOW).not_before == NOW + pause_s
 
 
 @pytest.mark.parametrize(("lost", "pause_s"), [(0, 15), (1, 30), (4, 240), (9, 300)])
 def test_what_cannot_be_reached_is_tried_again_with_a_pause_from_the_first_time_on(lost: int, pause_s: float) -> None:
-    job = a_job(retries=Retries(platform=lost))
+    job = a_job(losses=Losses(platform=lost, hasty=lost))
     assert retry.decide(job, Cause.UNREACHABLE, NOW).not_before == NOW + pause_s
 
 
 def test_even_the_platform_gives_up_at_last() -> None:
-    job = a_job(retries=Retries(platform=retry.PLATFORM_RETRIES_MAX))
+    job = a_job(losses=Losses(platform=retry.PLATFORM_RETRIES_MAX))
     verdict = retry.decide(job, Cause.NODE_LOST, NOW)
-    assert (verdict.again, verdict.retries) == (False, job.retries)
+    assert (verdict.again, verdict.retries, verdict.losses) == (False, job.retries, job.losses)
     assert retry.decide(job, Cause.RECLAIMED, NOW).again, "another budget"

@@ -88,17 +88,22 @@ def test_how_often_a_quick_end_is_tried_again_can_be_set(most: int) -> None:
 @pytest.mark.parametrize(
     ("words", "cause", "said"),
     [
-        ({"platform_max": 1}, Cause.NODE_LOST, "the platform lost it 1 times"),
-        ({"capacity_max": 1}, Cause.PREEMPTED, "it had to make room 1 times"),
+        ({"platform_max": 1}, Cause.NODE_LOST, "it lost its machine 2 times without a new step"),
+        ({"platform_max": 1}, Cause.NEVER_STARTED, "it could not be started 2 times without a new step"),
+        ({"capacity_max": 1}, Cause.PREEMPTED, "it made room 2 times without a new step"),
+        ({"platform_max_per_day": 1}, Cause.OUTCOME_LOST, "it lost its machine 2 times within a day"),
+        ({"capacity_max_per_day": 1}, Cause.RECLAIMED, "it made room 2 times within a day"),
     ],
 )
 def test_each_budget_has_an_end(words: dict[str, int], cause: Cause, said: str) -> None:
     job = a_wish(retry=words)
     once = retry.decide(job, cause, NOW)
     assert once.again
-    twice = retry.decide(replace(job, retries=once.retries), cause, NOW)
+    twice = retry.decide(replace(job, retries=once.retries, losses=once.losses), cause, NOW)
     assert (twice.again, twice.retries) == (False, once.retries)
     assert said in twice.reason
+    (word,) = words
+    assert twice.reason.endswith(f"(retry.{word})")
 
 
 def test_what_a_node_knows_to_be_hopeless_is_not_tried_again_and_that_is_said() -> None:

@@ -25,6 +25,7 @@ ANYTHING: Schema = {"type": "object"}
 NUMBER: Schema = {"type": "number"}
 WHOLE: Schema = {"type": "integer"}
 TIME: Schema = {"type": ["number", "null"], "description": "seconds since 1970"}
+MAYBE_WHOLE: Schema = {"type": ["integer", "null"]}
 AMOUNT: Schema = {"type": ["number", "string"]}
 ANY_KIND: Schema = {"type": ["number", "string", "boolean", "object", "array", "null"]}
 
@@ -75,7 +76,15 @@ _KINDS: dict[str, Schema] = {
     ),
     "outputs": array(TEXT),
     "notice": obj(signal={"enum": list(SIGNALS)}, grace=AMOUNT),
-    "retry": obj(max=WHOLE, on_exit_codes=array(WHOLE), capacity_max=WHOLE, platform_max=WHOLE, quick_max=WHOLE),
+    "retry": obj(
+        max=WHOLE,
+        on_exit_codes=array(WHOLE),
+        capacity_max=WHOLE,
+        platform_max=WHOLE,
+        quick_max=WHOLE,
+        capacity_max_per_day=MAYBE_WHOLE,
+        platform_max_per_day=MAYBE_WHOLE,
+    ),
     "log_policies": array(obj(("pattern", "label"), pattern=TEXT, label=TEXT, action={"enum": list(ACTIONS)})),
     "limits": obj(open_files=WHOLE, output=AMOUNT, stalled_after=AMOUNT, pending=AMOUNT, pin_cpus={"type": "boolean"}),
     "after": array({"anyOf": [TEXT, obj(("job",), job=TEXT, when={"enum": list(WHEN)}, each={"type": "boolean"})]}),

@@ -9,6 +9,7 @@ from headway.cli.output import Output
 from headway.core.units import show_duration, show_size
 
 Shown = Mapping[str, Any]
+ENDS = ("succeeded", "failed", "cancelled")
 
 
 def jobs(output: Output, found: Sequence[Shown], now: float) -> str:
@@ -253,7 +254,9 @@ def _retries(detail: Shown, spec: Shown) -> str:
     used = detail.get("retries") or {}
     free = used.get("platform", 0) + used.get("capacity", 0)
     text = f"{used.get('user', 0)} of {spec.get('retries', 0)} used"
-    return f"{text}; {free} free of charge" if free else text
+    text = f"{text}; {free} free of charge" if free else text
+    so_far = str((detail.get("losses") or {}).get("sentence") or "")
+    return f"{text}: {so_far}" if so_far and detail.get("state") not in ENDS else text
 
 
 def _bundle(spec: Shown) -> str:

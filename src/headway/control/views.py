@@ -18,6 +18,7 @@ from headway.core.account import Price, loss_of, no_price, set_backs
 from headway.core.errors import Conflict, NotFound
 from headway.core.events import Event
 from headway.core.model import Attempt, Job, NodeId, State, task_key
+from headway.core.retry import standing
 from headway.core.spec import show_spec
 from headway.store.protocol import JobFilter, LogRange, Store
 
@@ -91,6 +92,7 @@ def detail(
         "attempts": _show_attempts(attempts, price),
         "troubles": _troubles_of(job, troubles or {}),
         "retries": asdict(job.retries),
+        "losses": {**asdict(standing(job)), "sentence": explain.explain_losses(job)},
         "hint": explain.hint_for(job) if job.state in (State.FAILED, State.CANCELLED) else "",
         "retry_of": job.retry_of,
         "log_bytes": sum(piece.end - piece.start for piece in ranges),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from headway.core.causes import TABLE
 from headway.core.lifecycle import place_kept
 from headway.core.model import Attempt, Cause, Job, State
+from headway.core.retry import lost_what, standing, times
 from headway.core.scheduler import Waiting
 from headway.core.shares import Short
 from headway.core.units import show_duration, show_size
@@ -45,7 +46,8 @@ def _no_matter_of_room(job: Job, waiting: Waiting, now: float) -> str:
         more = f" and {len(waiting.after) - 3} more" if len(waiting.after) > 3 else ""
         return f"for the end of {', '.join(waiting.after[:3])}{more}"
     if waiting.backing_off_s > 0:
-        return f"tries again in {show_duration(waiting.backing_off_s)} ({explain_cause(job)})"
+        so_far = f"; it {explain_losses(job)}" if job.losses.platform > 1 else ""
+        return f"tries again in {show_duration(waiting.backing_off_s)} ({explain_cause(job)}{so_far})"
     if waiting.until is not None:
         return f"it is not to start before {show_duration(waiting.until - now)} from now"
     if waiting.no_nodes:
@@ -143,6 +145,24 @@ def explain_set_back(to: int, since: int) -> str:
     """Why an attempt began earlier than what had been committed."""
     begins = f"goes on from step {to}" if to else "begins from nothing"
     return f"{begins}, not from step {since}: what was committed since is damaged, and set aside"
+
+
+def explain_losses(job: Job) -> str:
+    """What stands against a job since its newest step, with the limits: `lost its machine 3 times …`."""
+    losses, again = standing(job), job.spec.progress.again
+    lost, room = lost_what(job.cause), "made room"
+    since = "without a new step"
+    parts = [
+        _counted(lost, losses.platform, since, again.platform_max),
+        _counted(room, losses.capacity, since, again.capacity_max),
+        _counted(lost, losses.platform_day, "within a day", again.platform_max_per_day),
+        _counted(room, losses.capacity_day, "within a day", again.capacity_max_per_day),
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def _counted(what: str, count: int, since: str, most: int | None) -> str:
+    return f"{what} {times(count)} {since} (limit {most:,})" if count and most is not None else ""
 
 
 def hint_for(job: Job) -> str:

@@ -487,6 +487,7 @@ def _settle(job: Job, now: float, avoid: Iterable[NodeId]) -> Job:
         state=State.QUEUED,
         retries=verdict.retries,
         quick_ends=verdict.quick_ends,
+        losses=verdict.losses,
         not_before=verdict.not_before,
         avoid=_avoiding(job, (*_excluded(job), *avoid)),
         stop_by=None,

@@ -153,7 +153,11 @@ class Attempt:
     resumed_step: int | None = None
     seen_step: int | None = None
     committed_step: int | None = None
-    committed_at: float | None = None  # When the newest step was committed.
+    committed_at: float | None = None  # When the newest committed step was saved.
+    first_step: int | None = (
+        None  # The first that it said; where it was restored and says an earlier one, it began anew.
+    )
+    seen_at: float | None = None  # When it said the newest.
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
@@ -167,6 +171,23 @@ class Retries:
     user: int = 0
     platform: int = 0
     capacity: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Ends since the newest step was committed, by whose fault they were, and those of a day. Kept by retry.py."""
+
+    user: int = 0
+    platform: int = 0
+    capacity: int = 0
+    hasty: int = 0  # Of the platform's, those in a row that came soon after the start: pauses grow by them.
+    step: int | None = None  # The committed step that stood at the last of them.
+    day_at: float = 0.0  # When the day began in which the next two are counted.
+    platform_day: int = 0
+    capacity_day: int = 0
+
+
+NO_LOSSES = Losses()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +214,7 @@ class Job:
     version: int = 0  # Raised by every save; guards against a stale writer.
     seq: int = 0  # Order of submission, given by the store; ties of priority go to the smaller.
     quick_ends: int = 0  # Attempts in a row that ended soon after their start, by their own doing, with no new step.
+    losses: Losses = NO_LOSSES
 
     @property
     def number(self) -> int:

@@ -74,9 +74,11 @@ class Again:
     """What beside the number of retries says whether to try again."""
 
     on_exit_codes: tuple[int, ...] | None = None  # None: any.
-    platform_max: int = PLATFORM_MAX
+    platform_max: int = PLATFORM_MAX  # Losses without a new step in between; so is the next.
     capacity_max: int = CAPACITY_MAX
     quick_max: int = QUICK_MAX  # How often in a row a quick end without a new step is tried again.
+    platform_max_per_day: int | None = None  # Losses of a day, whatever lies between them. None: any number.
+    capacity_max_per_day: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,18 @@ _INPUT = {"url": "", "sha256": ""}
 _CHECKPOINT = {"keep_last": "", "keep_best": "", "marker": "", "settle": "", "saved_by": "", "dir": ""}
 _BEST = {"metric": "", "mode": ""}
 _NOTICE = {"signal": "", "grace": ""}
-_RETRY = {"max": "", "on_exit_codes": "", "capacity_max": "", "platform_max": "", "quick_max": ""}
+_RETRY = dict.fromkeys(
+    (
+        "max",
+        "on_exit_codes",
+        "capacity_max",
+        "platform_max",
+        "quick_max",
+        "capacity_max_per_day",
+        "platform_max_per_day",
+    ),
+    "",
+)
 _POLICY = {"pattern": "", "label": "", "action": ""}
 _LIMITS = {"open_files": "", "output": "", "stalled_after": "", "pending": "", "pin_cpus": ""}
 _RESUME = {"job": "", "step": ""}
@@ -251,6 +264,8 @@ def _show_all(progress: Progress, retries_max: int, grace_s: float) -> dict[str,
             "capacity_max": again.capacity_max,
             "platform_max": again.platform_max,
             "quick_max": again.quick_max,
+            "capacity_max_per_day": again.capacity_max_per_day,
+            "platform_max_per_day": again.platform_max_per_day,
         },
         "log_policies": [
             {"pattern": each.pattern, "label": each.label, "action": each.action} for each in progress.log_policies
@@ -439,11 +454,18 @@ def _again(raw: Any, what: str) -> Again:
         if not isinstance(codes, list | tuple) or len(codes) > 255:
             raise BadInput(f"{what}.on_exit_codes: expected a list of exit codes, found {kind_of(codes)}")
         codes = tuple(whole(code, f"{what}.on_exit_codes", 1, 255) for code in codes)
+
+    def most(key: str, default: int | None) -> Any:
+        value = raw.get(key, default)
+        return None if value is None and default is None else whole(value, f"{what}.{key}", 0, 1_000_000)
+
     return Again(
         on_exit_codes=codes,
-        platform_max=whole(raw.get("platform_max", PLATFORM_MAX), f"{what}.platform_max", 0, 1_000_000),
-        capacity_max=whole(raw.get("capacity_max", CAPACITY_MAX), f"{what}.capacity_max", 0, 1_000_000),
-        quick_max=whole(raw.get("quick_max", QUICK_MAX), f"{what}.quick_max", 0, 1_000_000),
+        platform_max=most("platform_max", PLATFORM_MAX),
+        capacity_max=most("capacity_max", CAPACITY_MAX),
+        quick_max=most("quick_max", QUICK_MAX),
+        platform_max_per_day=most("platform_max_per_day", None),
+        capacity_max_per_day=most("capacity_max_per_day", None),
     )
 
 

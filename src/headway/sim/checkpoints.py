@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headway.core.model import JobId, split_key
+from headway.core.model import Job, JobId, split_key
 from headway.store.protocol import Batch, Store
 
 if TYPE_CHECKING:
@@ -74,6 +74,11 @@ class Checkpoints:
                 oracle.breaks(each.job, f"step {each.step} of {each.job} was committed, and never finished")
             self.committed[each.job].setdefault((author, each.step), set()).add(each.task)
             self.world.tell(each.job, f"step {each.step} of task {each.task} of attempt {author} was committed")
+
+    def whole(self, job: Job, attempt: int) -> int:
+        """The newest step of which an attempt committed all shares; 0 where there is none."""
+        found = self.committed[job.id].items()
+        return max((step for (of, step), tasks in found if of == attempt and len(tasks) == job.spec.nodes), default=0)
 
     def restored(self, task: str, resume: Mapping[str, Any] | None) -> int:
         """A task is about to begin from this checkpoint. Returns its step."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from headway.control.book import Book, read_book
 from headway.core.causes import TABLE, Whose
 from headway.core.model import Cause, Job, JobId, Phase, State, task_key
-from headway.core.retry import PLATFORM_RETRIES_MAX
 from headway.sim.broken import Broken
 from headway.sim.oracle import Oracle
 from headway.sim.ordered import OrderedEngine
@@ -106,8 +105,30 @@ def _outcome(simulation: Simulation, job: Job) -> None:
     calm = [number for number in failures if _calm(oracle, job.id, number) and job.id not in plan.cancel_sent]
     if len(calm) > job.spec.retries_max + 1:
         raise Broken("safety", job.id, f"{job.id} failed {len(calm)} times with {job.spec.retries_max} retries")
+    if job.id not in plan.cancel_sent:
+        _budgets(simulation, job)
     if job.state is State.FAILED:
         _failed(job, plan, len(failures))
+
+
+def _budgets(simulation: Simulation, job: Job) -> None:
+    """Losses count from the newest step on: who moves on goes on, and who does not is ended after the limit."""
+    again = job.spec.progress.again
+    most = {Whose.PLATFORM: again.platform_max, Whose.CAPACITY: again.capacity_max}
+    newest, since = simulation.checkpoints.whole(job, 0), dict.fromkeys(most, 0)
+    for attempt in simulation.store.attempts(job.id):
+        step = simulation.checkpoints.whole(job, attempt.number)
+        if step > newest:
+            newest, since = step, dict.fromkeys(most, 0)
+        whose = TABLE[attempt.cause].whose if attempt.cause is not None else Whose.USER
+        if whose not in most:
+            continue
+        since[whose] += 1
+        over, ended = since[whose] > most[whose], attempt.number == job.number and job.state is State.FAILED
+        if over != ended:
+            end = "it was ended" if ended else "it went on"
+            said = f"{since[whose]} losses without a new step, {most[whose]} are allowed ({whose.value})"
+            raise Broken("safety", job.id, f"after attempt {attempt.number} of {job.id} {end}: {said}")
 
 
 def _failed(job: Job, plan: Plan, failures: int) -> None:
@@ -117,7 +138,7 @@ def _failed(job: Job, plan: Plan, failures: int) -> None:
     elif TABLE[job.cause].whose is Whose.USER:
         fair = failures >= job.spec.retries_max + 1
     else:
-        fair = job.number > PLATFORM_RETRIES_MAX
+        fair = True  # See _budgets.
     if not fair:
         said = f"{job.id} ({plan.kind}, {job.spec.retries_max} retries) failed with {job.cause.value}"
         raise Broken("safety", job.id, f"{said} after {failures} real failures in {job.number} attempts")

@@ -249,7 +249,19 @@ def _leak() -> Iterator[None]:
 
 @plant("the platform's losses are charged to the user", keeper_dies_per_hour=60.0)
 def _charged() -> Iterator[None]:
-    with _put(retry, "_charge_platform", lambda job, cause, now: retry._charge_user(job, now)):
+    with _put(retry, "_charge_platform", lambda job, cause, losses, now: retry._charge_user(job, losses, now)):
+        yield
+
+
+@plant("a job that makes headway between its losses is ended by their number", keeper_dies_per_hour=400.0)
+def _life_long_budget() -> Iterator[None]:
+    with _put(retry, "made_headway", lambda job: False):
+        yield
+
+
+@plant("a job that never makes headway is tried again for ever", keeper_dies_per_hour=400.0)
+def _endless_budget() -> Iterator[None]:
+    with _put(retry, "made_headway", lambda job: True):
         yield
 
 

@@ -14,6 +14,7 @@ from headway.control.commands import Command, ForgetJob, Retry, Stop, Submit
 from headway.control.repeating import Preempt
 from headway.core.errors import Conflict, NotFound, UserError
 from headway.core.model import Job, JobId, Resources, split_key
+from headway.core.progress_spec import PLATFORM_MAX, Again, Progress
 from headway.core.spec import JobSpec
 from headway.sim.broken import Broken
 from headway.sim.checkpoints import EVERY_S
@@ -27,6 +28,7 @@ Failed = Callable[[UserError], bool]
 FOREVER = float("inf")
 KINDS = ("good", "good", "good", "good", "long", "failing", "flaky", "one fails", "limited", "hanging")
 GB = 2**30
+LOSSES_MAX = (PLATFORM_MAX, PLATFORM_MAX, PLATFORM_MAX, 3, 1)  # Without a new step in between.
 
 
 @dataclass
@@ -85,6 +87,7 @@ class Workload:
             retries_max=chance.choice((0, 1, 3)),
             grace_s=round(world.between(0.0, 20.0), 1),
             wall_s_max=world.between(5.0, 60.0) if kind == "limited" else None,
+            progress=Progress(again=Again(platform_max=Random(f"{world.seed} {name} budget").choice(LOSSES_MAX))),
         )
         base = Script(
             world.between(80.0, 300.0) if kind == "long" else world.between(0.0, 60.0),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headway.core.events import Event
-from headway.core.model import Attempt, Cause, Node, Outcome, Phase, Resources, Retries, State, Task
+from headway.core.model import Attempt, Cause, Losses, Node, Outcome, Phase, Resources, Retries, State, Task
 from headway.core.progress_spec import Again, Environment, Input, Limits, LogPolicy, Progress, ResumeFrom
 from headway.store.conformance_accounts import AccountConformance
 from headway.store.conformance_files import FileConformance
@@ -86,13 +86,16 @@ class StoreConformance(FileConformance, SetupConformance, AccountConformance):
     def test_a_job_comes_back_as_it_was_saved(self, store: Store) -> None:
         outcome = Outcome(3, None, 1, Cause.USER_CODE, "ValueError: Größe", 77, (("bad gpu", "exclude_node"),))
         task = Task(1, "n2", (0, 3), Phase.ENDED, "10.0.0.2", 4711, outcome)
-        attempt = Attempt(2, (Task(0, "n1"), task), 1.25, 2.5, 3.75, Cause.USER_CODE, "rank 1", 3, 10, 30, 20, 3.5)
+        attempt = Attempt(
+            2, (Task(0, "n1"), task), 1.25, 2.5, 3.75, Cause.USER_CODE, "rank 1", 3, 10, 30, 20, 3.5, 11, 3.25
+        )
         job = a_job(
             project="vision", queue="night", pool="lab", priority=-3, nodes=2, ranks_per_node=8,
             resources=Resources(2.5, 1 << 40, 2), env=(("B", "1"), ("A", "é")), tags=(("k", "v"),), wall_s_max=60.5,
             streams="split", workdir="/data", state=State.FAILED, attempt=attempt, cause=Cause.USER_CODE,
             detail="it's \"quoted\"; 100 %", retries=Retries(1, 2, 3), not_before=5.5, stop_by=6.5, grace_s=7.5,
             avoid=("n3", "n4"), ended_at=8.5, retry_of="j0", array_id="a", array_index=4, quick_ends=2,
+            losses=Losses(1, 2, 3, 4, 20, 9.5, 5, 6),
             progress=PROGRESS,
         )  # fmt: skip
         store.commit(Batch(jobs=[change(job)]))

@@ -15,7 +15,20 @@ from typing import Any
 
 from headway.core.checkpoints import Checkpoint
 from headway.core.events import Event
-from headway.core.model import Attempt, Cause, Job, Node, Outcome, Phase, Resources, Retries, State, Task
+from headway.core.model import (
+    NO_LOSSES,
+    Attempt,
+    Cause,
+    Job,
+    Losses,
+    Node,
+    Outcome,
+    Phase,
+    Resources,
+    Retries,
+    State,
+    Task,
+)
 from headway.core.progress_spec import PLAIN, Progress
 from headway.core.spec import JobSpec
 from headway.core.wishes import NO_WISHES, Wishes
@@ -128,13 +141,13 @@ def new_job_row(job: Job, seq: int, spec_json: str) -> Row:
         spec.priority, spec.name, spec_json, job.submitted_at, job.cause and job.cause.value, plain(job.detail),
         job.retries.user, job.retries.platform, job.retries.capacity, job.not_before, job.stop_by, job.grace_s,
         job.ended_at, to_json(job.avoid) if job.avoid else "[]", job.retry_of, job.array_id, job.array_index,
-        job.quick_ends,
+        job.quick_ends, _losses(job),
     )  # fmt: skip
 
 
 CHANGING = (
     "version", "state", "attempt", "cause", "detail", "retries_user", "retries_platform", "retries_capacity",
-    "not_before", "stop_by", "grace_s", "ended_at", "avoid", "quick_ends",
+    "not_before", "stop_by", "grace_s", "ended_at", "avoid", "quick_ends", "losses",
 )  # fmt: skip
 """The columns of a job that change after it was submitted, in the table's order."""
 
@@ -144,8 +157,12 @@ def changed_job_row(job: Job, seq: int) -> Row:
     return (
         job.version, job.state.value, job.number, job.cause and job.cause.value, plain(job.detail), job.retries.user,
         job.retries.platform, job.retries.capacity, job.not_before, job.stop_by, job.grace_s, job.ended_at,
-        to_json(job.avoid) if job.avoid else "[]", job.quick_ends, seq,
+        to_json(job.avoid) if job.avoid else "[]", job.quick_ends, _losses(job), seq,
     )  # fmt: skip
+
+
+def _losses(job: Job) -> str:
+    return "{}" if job.losses == NO_LOSSES else to_json(job.losses)
 
 
 RESPECIFIED = ("project", "queue", "pool", "priority", "name", "spec")
@@ -161,7 +178,8 @@ def attempt_row(attempt: Attempt, seq: int) -> Row:
     return (
         seq, attempt.number, attempt.placed_at, attempt.started_at, attempt.ended_at,
         attempt.cause and attempt.cause.value, plain(attempt.detail), attempt.exit_code, attempt.resumed_step,
-        attempt.seen_step, attempt.committed_step, attempt.committed_at,
+        attempt.seen_step, attempt.committed_step, attempt.committed_at, attempt.first_step,
+        attempt.seen_at,
     )  # fmt: skip
 
 
@@ -180,7 +198,7 @@ def read_job(row: Row, tasks: tuple[Task, ...]) -> Job:
     (
         seq, id, version, state, number, _, user, _, _, _, _, spec, submitted_at, cause, detail, retries_user,
         retries_platform, retries_capacity, not_before, stop_by, grace_s, ended_at, avoid, retry_of, array_id,
-        array_index, quick_ends, _, *attempt,
+        array_index, quick_ends, losses, _, *attempt,
     ) = row  # fmt: skip
     if retries_user or retries_platform or retries_capacity:
         retries = Retries(retries_user, retries_platform, retries_capacity)
@@ -192,6 +210,7 @@ def read_job(row: Row, tasks: tuple[Task, ...]) -> Job:
         CAUSES[cause], detail, retries, not_before, stop_by, grace_s,
         tuple(json.loads(avoid)) if avoid != "[]" else (),
         ended_at, retry_of, array_id, array_index, version, seq, quick_ends,
+        NO_LOSSES if losses == "{}" else read_as(Losses, losses),
     )  # fmt: skip
 
 
@@ -200,10 +219,13 @@ NO_RETRIES = Retries()
 
 def read_attempt(row: Row, tasks: tuple[Task, ...]) -> Attempt:
     """The attempt of a row of `attempts` without its job."""
-    number, placed_at, started_at, ended_at, cause, detail, exit_code, resumed, seen, committed, at = row
-    return Attempt(
-        number, tasks, placed_at, started_at, ended_at, CAUSES[cause], detail, exit_code, resumed, seen, committed, at
+    number, placed_at, started_at, ended_at, cause, detail, exit_code, resumed, seen, committed, at, first, seen_at = (
+        row
     )
+    return Attempt(
+        number, tasks, placed_at, started_at, ended_at, CAUSES[cause], detail, exit_code, resumed, seen, committed, at,
+        first, seen_at,
+    )  # fmt: skip
 
 
 def read_task(row: Row) -> Task:

@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "r0006"
-KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", "r0004", REVISION})
+REVISION = "r0007"
+KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", "r0004", "r0006", REVISION})
 
 metadata = sa.MetaData()
 
@@ -71,6 +71,7 @@ jobs = sa.Table(
     *_maybe(sa.Text(), "retry_of", "array_id"),
     *_maybe(_Int, "array_index"),
     _int("quick_ends"),
+    _text("losses", "{}"),
 )
 sa.Index("ix_jobs_state", jobs.c.state, jobs.c.seq)
 sa.Index("ix_jobs_project", jobs.c.project, jobs.c.seq)
@@ -91,6 +92,8 @@ attempts = sa.Table(
     _text("detail"),
     *_maybe(_Int, "exit_code", *_STEPS),
     *_maybe(sa.Double(), "committed_at"),
+    *_maybe(_Int, "first_step"),
+    *_maybe(sa.Double(), "seen_at"),
     sqlite_with_rowid=False,
 )
 
