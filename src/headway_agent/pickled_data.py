@@ -149,8 +149,8 @@ class Loading:
 
 def _put_pairs(into: dict[Any, Any], pairs: list[Any]) -> None:
     for key, value in zip(pairs[::2], pairs[1::2]):
-        if isinstance(key, PLAIN_KEYS):
-            into[key] = value
+        # A tuple that holds a tuple that holds ... would be hashed without a limit; a Thing is only itself.
+        into[key if isinstance(key, PLAIN_KEYS) else Thing("key", key)] = value
 
 
 def _made(of: Any, args: Any) -> Any:

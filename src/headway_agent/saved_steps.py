@@ -11,7 +11,9 @@ import re
 import stat
 import struct
 
-from headway_agent.file_formats import TORCH_MAGIC, Content, zip_entries
+from headway_agent.archives import zip_entries
+from headway_agent.file_content import Content
+from headway_agent.file_formats import TORCH_MAGIC
 from headway_agent.step_names import NamedStep
 
 TYPE_CHECKING = False
