@@ -26,8 +26,8 @@ _SAID = re.compile(
 )
 # A step of something else, or one that is still to come.
 _OTHER = re.compile(
-    rb"(?<![a-z])(?:max|num|number|n|total|best|warm-?up|every|per|save|saving|log|logging|eval|evaluation|valid|validation"
-    rb"|val|test|each|min|decay|lr|accumulation|for|until|first|to|size|starting)[ _:=-]{1,2}$"
+    rb"(?<![a-z])(?:max|num|number|n|total|best|warm-?up|every|per|save|saving|log|logging|eval|evaluation|valid"
+    rb"|validation|val|test|each|min|decay|lr|accumulation|for|until|first|to|size|starting)[ _:=-]{1,2}$"
 )
 _BAR = re.compile(rb"(?P<label>[^|]{0,60}?)\d{1,3}%\|[^|]*\| *(?P<number>\d{1,12})/\d+ \[\d\d:\d\d")
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*[a-z]")

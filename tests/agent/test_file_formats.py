@@ -93,7 +93,7 @@ def gguf() -> bytes:
 def msgpack() -> bytes:
     array = b"\xc7\x06\x01" + b"\x93\x91\x02\xa1f\xc4"  # Of flax, as an extension.
     words = b"\xd9\x28" + b"w" * 40 + b"\xda\x01\x00" + b"x" * 256 + b"\xc0\xc3\xcb" + bytes(8) + b"\xcd\x12\x34\xff"
-    return b"\x83\xa4step\x07\xa6params\xde\x00\x01\xa1w" + array + b"\xa1o\xdc\x00\x06" + words
+    return b"\x83\xa4step\x07\xa6params\xde\x00\x01\xa1w" + array + b"\xa1o\xdc\x00\x07" + words
 
 
 def tarred() -> bytes:
