@@ -71,6 +71,9 @@ def test_a_preempted_job_goes_on_from_its_newest_checkpoint_and_the_account_says
     path = f"/api/v1/jobs/{job}/checkpoints/200/raw?path=m.pt"
     assert server.ask("GET", path).data == b"more"
     assert server.ask("GET", path, headers={"Range": "bytes=1-2"}).data == b"or"
+    files = server.ok("GET", f"/jobs/{job}/checkpoints/200/files")["files"]
+    assert files == [{"task": 0, "path": "m.pt", "size": 4}]
+    assert server.ask("GET", f"/api/v1/jobs/{job}/checkpoints/150/files").status == 404
     kinds = [each["kind"] for each in server.ok("GET", f"/events/page?job={job}&limit=100")["events"]]
     assert kinds.count("CheckpointCommitted") == 2
 

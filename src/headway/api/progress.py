@@ -10,7 +10,19 @@ from starlette.responses import JSONResponse, Response
 
 from headway.api.access import actor_of, find_job
 from headway.api.admitting import own_key
-from headway.api.documents import ANY, ARTIFACTS, CHECKPOINTS, DIFFERENCE, FORK, MADE, PIN, RAW, RERUN, STOP
+from headway.api.documents import (
+    ANY,
+    ARTIFACTS,
+    CHECKPOINT_FILES,
+    CHECKPOINTS,
+    DIFFERENCE,
+    FORK,
+    MADE,
+    PIN,
+    RAW,
+    RERUN,
+    STOP,
+)
 from headway.api.reading import number, read_object
 from headway.api.services import Services
 from headway.api.transfer import ranged
@@ -59,6 +71,13 @@ def _checkpoints(router: APIRouter, services: Services) -> None:
         job = await find_job(services, request, ref)
         await services.do(Pin(job.id, whole(step, "step", 0, STEP_MAX), pinned))
         return JSONResponse({"job": job.id, "step": step, "pinned": pinned})
+
+    @router.get("/jobs/{ref}/checkpoints/{step}/files", responses=CHECKPOINT_FILES)
+    async def files(ref: str, step: int, request: Request) -> Response:
+        """What a checkpoint consists of."""
+        job = await find_job(services, request, ref)
+        found = await run_in_threadpool(shown.show_checkpoint_files, store, storage, job, step)
+        return JSONResponse({"files": found})
 
     @router.get("/jobs/{ref}/checkpoints/{step}/raw", responses=RAW)
     async def file(ref: str, step: int, request: Request, path: str, task: Step = 0) -> Response:

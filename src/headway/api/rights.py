@@ -45,6 +45,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/api/v1/jobs/{ref}/logs/raw"): VIEW,
     ("GET", "/api/v1/jobs/{ref}/checkpoints"): VIEW,
     ("POST", "/api/v1/jobs/{ref}/checkpoints/{step}/pin"): CHANGE,
+    ("GET", "/api/v1/jobs/{ref}/checkpoints/{step}/files"): VIEW,
     ("GET", "/api/v1/jobs/{ref}/checkpoints/{step}/raw"): VIEW,
     ("POST", "/api/v1/jobs/{ref}/preempt"): CHANGE,
     ("GET", "/api/v1/jobs/{ref}/artifacts"): VIEW,

@@ -132,6 +132,9 @@ class Client:
     def checkpoints(self, ref: str) -> list[dict[str, Any]]:
         return list(self._json("GET", f"/jobs/{_word(ref)}/checkpoints")["checkpoints"])
 
+    def checkpoint_files(self, ref: str, step: int) -> list[dict[str, Any]]:
+        return list(self._json("GET", f"/jobs/{_word(ref)}/checkpoints/{int(step)}/files")["files"])
+
     def pin(self, ref: str, step: int, pinned: bool = True) -> None:
         """Keep a checkpoint whatever the retention says, or no longer."""
         self._json("POST", f"/jobs/{_word(ref)}/checkpoints/{int(step)}/pin", {"pinned": pinned})

@@ -16,6 +16,8 @@ from headway.core.params import seed_of
 from headway.storage.protocol import Storage
 from headway.store.protocol import Artifact, Store
 
+FILES_SHOWN = 1000
+
 
 def progress_of(store: Store, job: Job, attempts: Sequence[Attempt], price: Price = no_price) -> dict[str, Any]:
     """What a job's detail says about its progress."""
@@ -141,13 +143,27 @@ def find_artifact(
     return best, Joined(storage, pieces)
 
 
-def find_checkpoint_file(store: Store, storage: Storage, job: Job, step: int, task: int, path: str) -> Joined:
-    """One file of a checkpoint, as its manifest says where it lies."""
+def _find_whole(store: Store, job: Job, step: int, task: int = 0) -> Whole:
     wholes = [each for each in checkpoints.gather(store.checkpoints(job.id), job.spec.nodes) if each.complete]
     whole = next((each for each in reversed(wholes) if each.step == step), None)
     if whole is None or task >= len(whole.parts):
         there = checkpoints.steps_there(each.step for each in wholes)
         raise NotFound(f"{job.id} has no complete checkpoint at step {step}", there)
+    return whole
+
+
+def show_checkpoint_files(store: Store, storage: Storage, job: Job, step: int) -> list[dict[str, Any]]:
+    """The files of a checkpoint: of each task that saved, their paths and sizes."""
+    return [
+        {"task": part.task, "path": file["path"], "size": file["size"]}
+        for part in _find_whole(store, job, step).parts
+        for file in json.loads(storage.get(part.key))["files"][:FILES_SHOWN]
+    ]
+
+
+def find_checkpoint_file(store: Store, storage: Storage, job: Job, step: int, task: int, path: str) -> Joined:
+    """One file of a checkpoint, as its manifest says where it lies."""
+    whole = _find_whole(store, job, step, task)
     manifest = json.loads(storage.get(whole.parts[task].key))
     for file in manifest["files"]:
         if file["path"] == path:
