@@ -1,0 +1,63 @@
+"""What to change in a training that does not resume, or not well: sentences, by what was seen. Words only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+SAVE = (
+    "write its state to $HEADWAY_CHECKPOINT_DIR every few minutes, and load what lies there at the start",
+    "a training that saves less often: headway doctor checkpoint --within 10m …",
+)
+ELSEWHERE = ("write it to $HEADWAY_CHECKPOINT_DIR instead, and load what lies there at the start",)
+SAVE_BETWEEN = ("save from time to time as well: a machine that is lost gives no notice",)
+SHORT = ("give it more to do, or let it save sooner: a rehearsal needs one save and a moment after it",)
+TOO_SHORT = ("give it more to do: a rehearsal preempts it after its second save",)
+PRINT_STEPS = ("print the step now and then, such as print(f'step {step}'), and rehearse again",)
+LOAD_THE_STEP = ("load the step (the epoch, the optimizer) from it as well, and not the weights alone",)
+NOT_RESTORED = (
+    "see what was kept: headway checkpoints JOB; with several nodes, every node that saves must have saved",
+)
+STRONGER = ("write it under another name and rename it when it is done, or say so: headway.checkpoint(step)",)
+SAVE_ON_NOTICE = ("if headway.stop_requested(): save and exit, once per step; or save more often",)
+END_ON_NOTICE = ("end on SIGTERM, or when headway.stop_requested() says so; --grace 2m gives more time to save",)
+
+COMPLETE: dict[str, tuple[str, tuple[str, ...]]] = {
+    "declared": ("the script says so itself, with headway.checkpoint", ()),
+    "renamed": ("known by its rename: it is written beside and renamed when it is whole", ()),
+    "marker": ("known by its marker, which is written last", ()),
+    "closed": ("known because it was closed after writing and nobody writes to it", ()),
+    "settled": ("guessed: it had not changed for a while, which half a file may do as well", STRONGER),
+}
+
+LOOK_FOR_IT = (
+    "load what lies in $HEADWAY_CHECKPOINT_DIR at the start; headway.resume() says whether there is anything",
+)
+MODEL = re.compile(
+    r"\.(pt|pth|ckpt|bin|safetensors|pkl|pickle|joblib|h5|hdf5|keras|npz|npy|msgpack|distcp|gguf|state)$"
+    r"|ckpt|checkpoint|snapshot|weights",
+    re.IGNORECASE,
+)
+FRAMEWORKS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(^|/)checkpoint-\d+/"), "Hugging Face Trainer: trainer.train(resume_from_checkpoint=resume_path())"),
+    (re.compile(r"\.ckpt$"), 'Lightning: trainer.fit(…, ckpt_path="last"), or the path of headway.training.lightning'),
+    (re.compile(r"\.(keras|weights\.h5|h5)$"), "Keras: model, epoch = resume(build) of headway.training.keras"),
+    (re.compile(r"\.(pt|pth|bin)$"), "PyTorch: Progress(model=…, optimizer=…) of headway.training.pytorch does both"),
+)
+
+
+def look_for_it(names: Sequence[str]) -> tuple[str, ...]:
+    """How a script of this kind finds its checkpoint; the kind is told by the names of the files."""
+    for pattern, says in FRAMEWORKS:
+        if any(pattern.search(name) for name in names):
+            return (*LOOK_FOR_IT, says)
+    return LOOK_FOR_IT
+
+
+def fails_on(names: str) -> tuple[str, ...]:
+    return (f"it must be able to load what it saved itself: {names}",)
+
+
+def plural(label: str, count: int) -> str:
+    word = {"global_step": "step", "it": "iteration", "iter": "iteration", "ep": "epoch"}.get(label, label) or "line"
+    return word if count == 1 else f"{word}es" if word == "batch" else f"{word}s"
