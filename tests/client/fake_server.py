@@ -230,6 +230,12 @@ class _Handler(BaseHTTPRequestHandler):
             return _json({"job": job})
         if what == "checkpoints":
             return _json({"checkpoints": fake.checkpoints.get(ref, [])})
+        if what.startswith("checkpoints/") and what.endswith("/files"):
+            step = int(what.split("/")[1])
+            paths = [path for each in fake.checkpoints.get(ref, []) if each["step"] == step for path in each["paths"]]
+            return _json({"files": [{"task": 0, "path": path, "size": 1} for path in paths]})
+        if what == "visits":
+            return _json({"type": "not-allowed", "detail": "nobody visits here"}, 403)
         if what.startswith("diff/"):
             return _json({"code": {}, "params": {"lr": [0.1, 0.2]}, "results": {"exit_code": [0, 1]}})
         if what == "artifacts":

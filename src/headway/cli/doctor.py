@@ -18,6 +18,7 @@ from headway import __version__, settings
 from headway.cli import exits
 from headway.cli.options import connect, output_options
 from headway.cli.output import Output
+from headway.cli.rehearsal import checkpoint
 from headway.client import embedded
 from headway.core.errors import HeadwayError
 from headway.core.orders import ORDERED_ENGINES
@@ -39,10 +40,13 @@ class Check:
     remedy: str = ""
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @output_options
-def doctor(output: Output) -> int:
+@click.pass_context
+def doctor(ctx: click.Context, output: Output) -> int:
     """Look for what is wrong with this installation. Starts the embedded server if none runs."""
+    if ctx.invoked_subcommand is not None:
+        return exits.OK
     checks: list[Check] = []
     for look in (python, home, disk, clock, servers, hosts, neighbours):
         try:
@@ -51,6 +55,9 @@ def doctor(output: Output) -> int:
             checks.append(Check(look.__name__, "fail", error.message, error.hint))
     output.show([asdict(check) for check in checks], lambda: page(output, checks), lambda: [c.verdict for c in checks])
     return exits.ERROR if any(check.verdict == "fail" for check in checks) else exits.OK
+
+
+doctor.add_command(checkpoint)
 
 
 def page(output: Output, checks: list[Check]) -> str:

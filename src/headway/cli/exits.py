@@ -22,9 +22,9 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 MEANINGS = {
-    OK: "done; a followed job succeeded",
-    ERROR: "an error that has no code of its own",
-    USAGE: "bad input: a wrong flag, key or value, or a second server on one home; nothing was done",
+    OK: "done; a followed job succeeded; a rehearsed one resumes",
+    ERROR: "an error that has no code of its own; a rehearsed job does not resume",
+    USAGE: "bad input: a wrong flag, key or value, or a second server on one home; or a rehearsal could not tell",
     UNREACHABLE: "the server cannot be reached or cannot take the request now",
     NOT_ALLOWED: "the token does not permit it",
     NOT_FOUND: "there is no such job or attempt",

@@ -146,14 +146,14 @@ class Bar:
         filled = "█" * int(share * BAR_WIDTH)
         size = f"{show_size(sent.bytes_sent)} of {show_size(sent.size_bytes)}"
         line = f"\rbundle {filled:<{BAR_WIDTH}} {sent.files_sent} of {sent.files} files, {size}"
-        print(line[: _columns()].ljust(_columns()), end="", file=sys.stderr, flush=True)
+        print(line[: columns()].ljust(columns()), end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         if self.drawn:
-            print("\r" + " " * _columns() + "\r", end="", file=sys.stderr, flush=True)
+            print("\r" + " " * columns() + "\r", end="", file=sys.stderr, flush=True)
 
 
-def _columns() -> int:
+def columns() -> int:
     try:
         return os.get_terminal_size(2).columns - 1
     except OSError:

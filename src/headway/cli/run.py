@@ -72,8 +72,11 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @job_options
 @click.option("-d", "--detach", is_flag=True, help="Submit and return at once.")
 @click.option("--exit-code-from-job", is_flag=True, help="End with the job's own exit code.")
+@click.option("--rehearse", is_flag=True, help="Try out whether it resumes, as headway doctor checkpoint does.")
 @output_options
-def run(output: Output, detach: bool, exit_code_from_job: bool, dry_run: bool, force: bool, **given: Any) -> int:
+def run(
+    output: Output, detach: bool, exit_code_from_job: bool, rehearse: bool, dry_run: bool, force: bool, **given: Any
+) -> int:
     """Submit a job and follow it until it ends. Ctrl-C detaches; the job goes on.
 
     \b
@@ -83,6 +86,10 @@ def run(output: Output, detach: bool, exit_code_from_job: bool, dry_run: bool, f
     """
     client = connect(output)
     prepared = describe(client, given)
+    if rehearse:
+        from headway.cli import rehearsal
+
+        return rehearsal.rehearse(client, prepared, output, dry_run=dry_run, force=force)
     if dry_run:
         return show_dry(output, prepared.raw)
     send(client, prepared, output)
