@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # One more than there are cores: what starts real processes waits for them most of the time.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
-.PHONY: setup demo test check format bench yardsticks sim docs lock clean
+.PHONY: setup demo test test-trainings check format bench yardsticks sim docs lock clean
 
 setup: $(STAMP)
 
@@ -45,6 +45,11 @@ test: setup check
 	if [ $$code -ne 1 ]; then exit $$code; fi; \
 	echo "what failed in the crowd is run once more, alone; whatever is named above did fail once"; \
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail=10 $(PYTEST_ARGS) tests
+
+# Every habit and library with 20 notices and 20 losses each, where `make test` has a few; some hours.
+test-trainings: setup
+	@$(BIN)/python -m compileall -q src
+	HEADWAY_TEST_TRAININGS=full $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS) tests/trainings
 
 check: setup
 	$(BIN)/ruff format --check .

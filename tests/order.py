@@ -11,13 +11,14 @@ from typing import Any
 
 # The longest first. What is not here is short.
 LONG = (
-    "tests/slurm/", "tests/servers/", "tests/guest/", "tests/ssh/test_hosts.py", "tests/real/test_progress.py",
-    "tests/real/test_gangs.py", "tests/training/test_libraries.py", "tests/real/test_survival.py", "tests/sim/",
-    "tests/real/", "tests/ssh/", "tests/examples/", "tests/agent/test_real", "tests/cli/test_real_server.py",
-    "tests/yardsticks/", "tests/accounts/", "tests/agent/",
+    "tests/slurm/", "tests/servers/", "tests/guest/", "tests/trainings/", "tests/ssh/test_hosts.py",
+    "tests/real/test_progress.py", "tests/real/test_gangs.py", "tests/training/test_libraries.py",
+    "tests/real/test_survival.py", "tests/sim/", "tests/real/", "tests/ssh/", "tests/examples/",
+    "tests/agent/test_real", "tests/cli/test_real_server.py", "tests/yardsticks/", "tests/accounts/", "tests/agent/",
 )  # fmt: skip
 TOGETHER = ("tests/slurm/", "tests/servers/")  # One cluster or database for all of them.
-APART = ("tests/sim/",)  # Nothing but work for a processor: each worker has its share, beside the others' waiting.
+# Each worker has its share: the one is nothing but work for a processor, the other mostly waits.
+APART = ("tests/sim/", "tests/trainings/")
 
 
 def dealt(names: Sequence[str], workers: int) -> list[int]:

@@ -1,0 +1,160 @@
+"""The verdict on one training: what its journal says, held against what Headway did and told.
+
+A fault is a sentence; none means that the promise was kept. Pure, and tested with made-up journals (test_judge.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from tests.trainings.journal import Journal
+
+NOTICE, RANK, RANKS, MACHINE = "notice", "rank", "ranks", "machine"
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of an attempt that the test brought about, and when."""
+
+    attempt: int
+    way: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Commit:
+    attempt: int
+    step: int
+    at: float
+
+
+@dataclass
+class Verdict:
+    faults: list[str] = field(default_factory=list)
+    lost_with_notice: list[int] = field(default_factory=list)
+    lost_without: list[int] = field(default_factory=list)
+    beyond: list[int] = field(default_factory=list)  # Of these, what had been saved and was lost nevertheless.
+    commit_s: list[float] = field(default_factory=list)  # From the end of a save to its commit.
+    identical: bool = False
+    account_exact: bool = True
+    own_steps: bool = True
+
+
+@dataclass(frozen=True)
+class Evidence:
+    journal: Journal
+    ends: Sequence[End]
+    commits: Sequence[Commit]
+    told: Mapping[str, Any]  # What `describe --json` says.
+    checkpoints: Sequence[Mapping[str, Any]]  # What `checkpoints --json` says.
+    undisturbed: Mapping[int, str]
+    ranks: int = 1
+    heeds: bool = False  # It saves when it is told to end.
+    printed: Mapping[int, int] = field(default_factory=dict)  # The last step in the log of each attempt.
+
+
+def judge(case: Evidence) -> Verdict:
+    verdict = Verdict()
+    for end in case.ends:
+        _one_end(case, end, verdict)
+    _commit_times(case, verdict)
+    _restored(case, verdict)
+    _result(case, verdict)
+    _account(case, verdict)
+    _steps(case, verdict)
+    return verdict
+
+
+def _one_end(case: Evidence, end: End, verdict: Verdict) -> None:
+    later = [attempt for attempt in case.journal.attempts(case.ranks) if attempt > end.attempt]
+    if not later:
+        verdict.faults.append(f"nothing began after the {end.way} in attempt {end.attempt}")
+        return
+    reached, resumed = case.journal.reached(end.attempt), case.journal.began(later[0])
+    lost = reached - resumed
+    (verdict.lost_with_notice if end.way == NOTICE else verdict.lost_without).append(lost)
+    must = _must_resume(case, end)
+    verdict.beyond.append(max(0, must - resumed))
+    if resumed < must:
+        words = f"attempt {later[0]} began from step {resumed}, though step {must} was saved before the {end.way}"
+        verdict.faults.append(f"{words} in attempt {end.attempt} (which had come to step {reached})")
+    if end.way == NOTICE and case.heeds and lost:
+        verdict.faults.append(f"a notice in attempt {end.attempt} lost {lost} steps")
+
+
+def _must_resume(case: Evidence, end: End) -> int:
+    """The newest step that had to survive this end.
+
+    Where the disk is left, that is the newest finished save. Where the machine is gone, the newest that was committed:
+    and of what was finished, all that had longer than the slowest commit of this training took.
+    """
+    if end.way != MACHINE:
+        return case.journal.saved(end.attempt)
+    committed = [each.step for each in case.commits if each.attempt <= end.attempt and each.at <= end.at]
+    slowest_s = max(commit_times(case.journal, case.commits), default=0.0)
+    return max(case.journal.saved(end.attempt, end.at - slowest_s), max(committed, default=0) if case.commits else 0)
+
+
+def commit_times(journal: Journal, commits: Sequence[Commit]) -> list[float]:
+    """How long it took from the end of each save until it, or a later one of the same attempt, was committed."""
+    found = []
+    for line in journal.lines:
+        if line.what == "saved":
+            times = [each.at for each in commits if each.attempt == line.attempt and each.step >= line.step]
+            if times and min(times) >= line.at:
+                found.append(min(times) - line.at)
+    return found
+
+
+def _commit_times(case: Evidence, verdict: Verdict) -> None:
+    verdict.commit_s = commit_times(case.journal, case.commits)
+
+
+def _restored(case: Evidence, verdict: Verdict) -> None:
+    for line in case.journal.torn():
+        verdict.faults.append(f"attempt {line.attempt} was given what is not whole: {line.why}")
+    for line, had in case.journal.restored_states():
+        if had and line.hash not in had:
+            verdict.faults.append(f"attempt {line.attempt} began from another state than it had at step {line.step}")
+
+
+def _result(case: Evidence, verdict: Verdict) -> None:
+    if case.told["state"] != "succeeded":
+        verdict.faults.append(f"it {case.told['state']}: {case.told['sentence']}")
+    verdict.identical = case.journal.results() == dict(case.undisturbed)
+    if not verdict.identical:
+        verdict.faults.append("the result is not that of an undisturbed training")
+
+
+def _account(case: Evidence, verdict: Verdict) -> None:
+    """Steps told as lost are those of the journal; where the log died with its machine, those of what is left of it."""
+    attempts = case.journal.attempts(case.ranks)
+    for attempt, following in pairwise(attempts):
+        told = case.told["attempts"][attempt - 1]
+        reached, resumed = case.journal.reached(attempt), case.journal.began(following)
+        least = min(reached, case.printed.get(attempt, reached)) - resumed
+        if not max(0, min(least, reached - resumed - 1)) <= told["steps_lost"] <= max(0, reached - resumed):
+            verdict.account_exact = False
+            words = f"attempt {attempt}: {told['steps_lost']} steps told as lost"
+            verdict.faults.append(f"{words}, {reached - resumed} were (from step {reached} to {resumed})")
+        resumed_told = case.told["attempts"][following - 1]["resumed_step"] or 0
+        if resumed_told != resumed:
+            verdict.account_exact = False
+            verdict.faults.append(f"attempt {following} is told to resume from step {resumed_told}, it was {resumed}")
+
+
+def _steps(case: Evidence, verdict: Verdict) -> None:
+    """Checkpoints are shown under the job's own steps, and the last one is what it saved last."""
+    own = {line.step for line in case.journal.lines if line.what == "saved"}
+    shown = [int(each["step"]) for each in case.checkpoints]
+    strange = [step for step in shown if step not in own]
+    if strange:
+        verdict.faults.append(f"checkpoints of steps {strange} are shown; the job saved none of these")
+    last = case.journal.saved(10**9)
+    if last and (not shown or max(shown) != last):
+        verdict.faults.append(f"its last checkpoint is shown as step {max(shown, default=None)}; it saved step {last}")
+        strange = strange or [last]
+    verdict.own_steps = not strange

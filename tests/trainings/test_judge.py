@@ -1,0 +1,110 @@
+"""The judge of the trainings, by made-up journals: each way of breaking the promise is a fault, keeping it is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.trainings.journal import Journal, Line
+from tests.trainings.judge import MACHINE, NOTICE, RANK, Commit, End, Evidence, judge
+
+EVERY = 10
+
+
+def attempt(number: int, began: int, reached: int, at: float, rank: int = 0, saves: bool = True) -> list[Line]:
+    """What a rank writes that begins after a step and comes to another, a step a second."""
+    lines = [Line(at, number, rank, "began", began, f"s{began}" if began else "")]
+    for step in range(began + 1, reached + 1):
+        at += 1.0
+        lines.append(Line(at, number, rank, "step", step, f"s{step}"))
+        if step % EVERY == 0 and saves:
+            lines += [Line(at + 0.1, number, rank, "saving", step), Line(at + 0.2, number, rank, "saved", step)]
+    return lines
+
+
+def told(*resumed_and_lost: tuple[int | None, int], state: str = "succeeded") -> dict[str, Any]:
+    attempts = [{"resumed_step": resumed, "steps_lost": lost} for resumed, lost in resumed_and_lost]
+    return {"state": state, "sentence": "…", "attempts": attempts}
+
+
+# Killed at step 25, goes on from the save of step 20, and comes to step 30.
+DONE = Line(200.0, 2, 0, "done", 30, "s30")
+CALM = Evidence(
+    Journal([*attempt(1, 0, 25, 0.0), *attempt(2, 20, 30, 100.0), DONE]),
+    [End(1, RANK, 25.5)],
+    [Commit(1, 10, 10.5), Commit(1, 20, 20.5), Commit(2, 30, 110.5)],
+    told((None, 5), (20, 0)),
+    [{"step": 30}, {"step": 20}],
+    {0: "s30"},
+)
+
+
+def test_what_was_saved_and_kept_has_no_fault() -> None:
+    found = judge(CALM)
+    assert found.faults == []
+    assert (found.lost_without, found.beyond, found.identical) == ([5], [0], True)
+    assert found.commit_s == pytest.approx([0.3, 0.3, 0.3])
+
+
+def begins_from(step: int) -> Evidence:
+    lines = [*attempt(1, 0, 25, 0.0), *attempt(2, step, 30, 100.0), DONE]
+    return replace(CALM, journal=Journal(lines), told=told((None, 25 - step), (step or None, 0)))
+
+
+def test_older_than_the_newest_finished_save_is_a_fault() -> None:
+    found = judge(begins_from(10))
+    assert found.beyond == [10]
+    assert "began from step 10, though step 20 was saved" in found.faults[0]
+
+
+def test_a_lost_machine_may_take_what_had_no_time_to_be_committed() -> None:
+    case = replace(begins_from(10), commits=[Commit(1, 10, 10.5), Commit(2, 30, 110.5)])
+    assert judge(replace(case, ends=[End(1, MACHINE, 20.4)])).faults == []
+    assert judge(replace(case, ends=[End(1, MACHINE, 25.5)])).beyond == [10], "longer than any commit took"
+    late = replace(case, commits=[Commit(1, 10, 10.5), Commit(1, 20, 20.3)], ends=[End(1, MACHINE, 20.4)])
+    assert judge(late).beyond == [10], "it was committed"
+
+
+def test_who_heeds_a_notice_loses_nothing() -> None:
+    case = replace(CALM, ends=[End(1, NOTICE, 25.5)])
+    assert judge(case).faults == []
+    assert "lost 5 steps" in judge(replace(case, heeds=True)).faults[0]
+
+
+def test_what_is_not_whole_or_is_another_state_is_a_fault() -> None:
+    torn = Journal([*CALM.journal.lines, Line(99.0, 2, 0, "torn", why="cut")])
+    assert "not whole: cut" in judge(replace(CALM, journal=torn)).faults[0]
+    lines = [replace(line, hash="x") if line.what == "began" and line.step else line for line in CALM.journal.lines]
+    assert "another state" in judge(replace(CALM, journal=Journal(lines))).faults[0]
+
+
+def test_another_result_or_none_is_a_fault() -> None:
+    assert "not that of an undisturbed" in judge(replace(CALM, undisturbed={0: "s31"})).faults[0]
+    assert "it failed" in judge(replace(CALM, told=told((None, 5), (20, 0), state="failed"))).faults[0]
+
+
+def test_the_account_is_that_of_the_journal() -> None:
+    wrong = judge(replace(CALM, told=told((None, 2), (20, 0))))
+    assert (wrong.account_exact, len(wrong.faults)) == (False, 1)
+    assert "2 steps told as lost, 5 were" in wrong.faults[0]
+    assert "told to resume from step 2, it was 20" in judge(replace(CALM, told=told((None, 5), (2, 0)))).faults[0]
+    cut = replace(CALM, told=told((None, 2), (20, 0)), printed={1: 22})
+    assert judge(cut).account_exact, "no more than its log says can be known of a machine that is gone"
+
+
+def test_steps_that_are_not_the_job_s_own_are_a_fault() -> None:
+    found = judge(replace(CALM, checkpoints=[{"step": 3}, {"step": 2}]))
+    assert not found.own_steps
+    assert "its last checkpoint is shown as step 3; it saved step 30" in found.faults[1]
+
+
+def test_a_gang_has_saved_when_all_who_save_have() -> None:
+    second = [replace(line, rank=1) for line in attempt(1, 0, 15, 0.0)]
+    journal = Journal([*attempt(1, 0, 25, 0.0), *second])
+    assert journal.saved(1) == 10
+    watching = [line for line in second if line.what in ("began", "step")]
+    assert Journal([*attempt(1, 0, 25, 0.0), *watching]).saved(1) == 20
+    assert journal.attempts(ranks=2) == [1]
+    assert Journal(attempt(1, 0, 5, 0.0)).attempts(ranks=2) == []
