@@ -33,7 +33,7 @@ def zip_entries(content: Content) -> list[tuple[bytes, int, int]]:
     """The name, the place and the stored size of each entry, all of which lie inside."""
     tail_at, entries, directory_bytes, directory_at = _zip_end(content)
     before = tail_at - directory_bytes - directory_at
-    if before > 0 or content.ending == ".distcp":
+    if before > 0:
         raise Unsure("several archives one after the other")
     if before < 0:
         raise Broken("its directory lies outside")
@@ -62,8 +62,10 @@ def _zip_end(content: Content) -> tuple[int, int, int, int]:
     end_at = content.size - len(tail) + at
     if at >= 20 and tail[at - 20 : at - 16] == b"PK\x06\x07" and (entries, size, offset) != (0, 0, 0):
         (at64,) = struct.unpack_from("<Q", tail, at - 12)
-        record = content.exactly(at64, 56)
-        if record[:4] != b"PK\x06\x06":
+        if content.some(at64, 4) != b"PK\x06\x06":
+            at64 = end_at - 20 - 56  # Where there is another archive in front, all places are told from its end on.
+        record = content.some(at64, 56)
+        if len(record) < 56 or record[:4] != b"PK\x06\x06":
             raise Broken("its directory at the end is missing")
         entries, size, offset = struct.unpack_from("<QQQ", record, 32)
         end_at = at64

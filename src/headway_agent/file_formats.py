@@ -105,6 +105,8 @@ def _check(fd: int, size: int, name: str) -> Verdict:
 def _format(content: Content) -> tuple[str, Callable[[Content], str] | None]:
     """The kind, and what looks at it (and may name it better)."""
     head, ending = content.head, content.ending
+    if ending == ".distcp":
+        return "distcp", None  # What several tensors need, one after the other; only .metadata says how many there are.
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return "zip", check_zip
     if hdf5_base(content) is not None:

@@ -164,6 +164,8 @@ def _made(of: Any, args: Any) -> Any:
             if isinstance(pair, (list, tuple)) and len(pair) == 2:
                 _put_pairs(made, list(pair))
         return made
+    if name == "_codecs.encode":
+        return args[0].encode("latin-1", "replace")  # Bytes, as protocol 2 has them.
     if short == "scalar" and name.startswith("numpy"):
         return _numpy_scalar(args)
     return Thing(name, args)

@@ -19,7 +19,7 @@ _SAID = re.compile(
     (?:(?:trainer|train|training|progress)[/.])?
     (?:(?:global|train|training|trainer|optimi[sz]er|opt|current|cur)[_\ -]?)?
     (?P<word>step|iteration|iter|epoch)
-    ["']?\ {0,4}(?:[:=\#\[(]|(?<=["'\ ]))[\ :=\#\[(]{0,6}
+    ["']?\ {0,4}(?:[:=\#\[(]|(?<=["'\ ]))[\ :=\#\[("']{0,6}
     (?P<number>\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.0+)?(?P<total>\ ?/\ ?\d+|\ of\ \d+)?
     (?![\d.,]*\d)(?![a-z%_])(?!\ ?(?:m?s|secs?|seconds?|min|minutes?|h|hours?|it/s|%)\b)""",
     re.VERBOSE,

@@ -31,6 +31,7 @@ KEYS = {
 }
 RANKS = {key: rank for rank, key in enumerate(KEYS)}
 KEYS_OF_JSON = ("global_step", "step", "iteration", "epoch")  # Others may well be settings there.
+STATES = ("random_states", "rng_state", "optimizer", "scheduler", "sampler")  # They count what is their own.
 INSIDE = ("trainer", "state", "progress", "meta", "metadata", "train_state", "trainer_state")
 SETTINGS = re.compile(r"config|args|param|setting|opt(?:ions)?\.", re.IGNORECASE)
 _GLOBAL_STEP = re.compile(rb'^ {0,2}"global_step": (\d{1,15}),?$', re.MULTILINE)
@@ -47,6 +48,8 @@ def step_of(path: str) -> NamedStep | None:
         if not stat.S_ISREG(facts.st_mode) or not facts.st_size:
             return None
         name = os.path.basename(path).lower()
+        if name.startswith(STATES):
+            return None
         return _step(Content(fd, facts.st_size, os.path.splitext(name)[1]), name)
     except Exception:  # Whatever it is that we cannot read, it says no step.
         return None

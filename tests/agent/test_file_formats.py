@@ -222,6 +222,13 @@ def test_what_has_no_structure_is_unknown(tmp_path: Path) -> None:
         assert verdict_of(tmp_path, name, b"just some words").verdict == UNKNOWN
 
 
+def test_what_says_nothing_of_its_length_is_unknown(tmp_path: Path) -> None:
+    for name, data in (("__0_0.distcp", zipped("a/data.pkl", "a/version")), ("a.gz", b"\x1f\x8b\x08 and so on")):
+        assert verdict_of(tmp_path, name, data + data).verdict == UNKNOWN
+        assert verdict_of(tmp_path, name, data[:-1]).verdict == UNKNOWN
+    assert verdict_of(tmp_path, "two.pt", WHOLE_FILES["model.pt"][1] * 2).verdict == UNKNOWN
+
+
 def test_a_text_needs_no_newline_at_its_end(tmp_path: Path) -> None:
     assert verdict_of(tmp_path, "commit_success.txt", b"done").verdict == UNKNOWN
 

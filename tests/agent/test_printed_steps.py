@@ -39,6 +39,8 @@ LINES: dict[str, dict[str, int]] = {
     '{"epoch": 3, "global_step": 500, "loss": 0.5}': {"step": 500, "epoch": 3},
     '{"step":500}': {"step": 500},
     "{'loss': 0.5, 'epoch': 0.5}": {},
+    "{'loss': '0.5', 'epoch': '1.5'}": {},
+    "{'loss': '0.5', 'epoch': '2'}": {"epoch": 2},
     "epoch 3 step 1200": {"step": 1200, "epoch": 3},
     "Epoch [1/5], Step [100/600], Loss: 0.3": {"epoch": 1},
     "Epoch 3:  24%|##4       | 24/100 [00:01<00:05, 50.0it/s, v_num=0, train_loss_step=0.3]": {"epoch": 3},

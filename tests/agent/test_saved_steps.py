@@ -111,6 +111,11 @@ def test_a_pickle_that_nests_without_end_does_no_harm(tmp_path: Path) -> None:
     assert step_of(a_file(tmp_path, "a.pkl", huge)) is None
 
 
+def test_what_counts_for_itself_says_nothing_of_the_training(tmp_path: Path) -> None:
+    for name in ("random_states_0.pkl", "optimizer.pkl", "rng_state_1.pkl"):
+        assert step_of(a_file(tmp_path, name, pickle.dumps({"step": 0}))) is None
+
+
 def test_what_is_cut_or_odd_says_nothing(tmp_path: Path) -> None:
     for data in (b"", b"PK\x03\x04", b"\x80\x04", b"\x80\x02\xff", pickle.dumps({"step": 3})[:-1], b"{"):
         assert step_of(a_file(tmp_path, "a.pkl", data)) is None
