@@ -68,5 +68,18 @@ def test_what_is_said_only_once_is_no_counter() -> None:
     assert compare(["epoch 0"], ["epoch 1"]) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (" 12%|█         | 61/500 [00:06<00:43, 10.0it/s]", "61/500"),
+        ("Schritt 61 fertig", "Schritt 61"),
+        ("the long way to where number 61 stands, with more behind it", "number 61"),
+    ],
+)
+def test_a_nameless_counter_is_quoted_with_the_word_before_it(line: str, said: str) -> None:
+    before = [line.replace("61", str(number)) for number in (1, 2, 3)]
+    assert found(before, [line]).taken_up_said == said
+
+
 def test_each_state_of_a_progress_bar_is_a_line() -> None:
     assert lines_of("\r 1/9\r 2/9\r\n\ndone\n") == [" 1/9", " 2/9", "done"]

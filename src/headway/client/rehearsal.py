@@ -133,7 +133,9 @@ class Rehearsal:
             if ended:
                 self._tell_waiting()
             else:
-                self.teller.live(f"saves and ends ({show_duration(time.monotonic() - (self.notice_at_s or 0.0))})")
+                self.teller.live(
+                    f"told to end; it has its grace ({show_duration(time.monotonic() - (self.notice_at_s or 0.0))})"
+                )
 
     def _watch(self, before: int) -> None:
         """Until the next attempt has shown whether it went on, has ended, or has had its time."""

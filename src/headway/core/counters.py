@@ -21,7 +21,8 @@ LABEL = re.compile(rf"(?<![A-Za-z])({LABELS})s?[\"']?[\s=:#\[(_-]*$", re.IGNOREC
 UNLABELLED_MAX = 10**9  # More is a time in seconds, or an address.
 UNLABELLED_LINES_MIN = 3
 LINE_CHARS_MAX = 2000
-QUOTED_CHARS_MAX = 60
+QUOTED_CHARS_MAX = 40
+WORD_BEFORE = re.compile(r"\b[A-Za-z]\S*\s*$|\S+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,15 @@ class Reading:
     label: str
     value: float
     line: str
+    at: int  # Where it stands in the line.
 
     @property
     def said(self) -> str:
-        """As people would quote it."""
-        return f"{self.label} {self.value:g}" if self.label else _cut(self.line)
+        """As people would quote it: by its name, or with the word before it."""
+        if self.label:
+            return f"{self.label} {self.value:g}"
+        before = WORD_BEFORE.search(self.line[: self.at])
+        return f"{before[0] if before else ''}{self.line[self.at :].split()[0]}"[:QUOTED_CHARS_MAX]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ def _readings(lines: Iterable[str]) -> Iterable[Reading]:
         shape = " ".join(BAR.sub("", NUMBER.sub("0", line)).split())
         for index, found in enumerate(NUMBER.finditer(line)):
             label = LABEL.search(line[: found.start()])
-            yield Reading((shape, index), label[1].lower() if label else "", float(found[0]), raw.strip())
+            yield Reading((shape, index), label[1].lower() if label else "", float(found[0]), line, found.start())
 
 
 def _grows(readings: Sequence[Reading]) -> bool:
@@ -116,7 +121,3 @@ def _count(readings: Sequence[Reading], taken_up: Reading) -> Count:
     values = [reading.value for reading in readings]
     stride = min(later - earlier for earlier, later in pairwise(values) if later > earlier)
     return Count(readings[0].label, values[0], values[-1], taken_up.value, stride, readings[0].said, taken_up.said)
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= QUOTED_CHARS_MAX else line[: QUOTED_CHARS_MAX - 1] + "…"

@@ -201,12 +201,14 @@ def _failed_after(seen: Observations, after: Half) -> tuple[str, Remark]:
 
 def _ended_before(seen: Observations) -> tuple[str, Remark]:
     first = seen.before
-    saved = f"after {len(first.saves)} save{'s' if len(first.saves) != 1 else ''}" if first.saves else "without saving"
+    saved = f"after {len(first.saves)} save{'s' if len(first.saves) != 1 else ''}"
     if first.ended == "succeeded":
-        found = f"not tried: it succeeded after {show_duration(first.ran_s)}, {saved}, before it could be preempted"
+        how = f"{saved}, before it could be preempted" if first.saves else "without saving"
+        found = f"not tried: it succeeded after {show_duration(first.ran_s)}, {how}"
         return "ended_before", Remark("resumes", WARN, found, advice.TOO_SHORT if first.saves else advice.SHORT)
-    found = f"not tried: {first.sentence}" + (f", {saved}" if first.ran_s else "")
-    return "failed_before", Remark("resumes", WARN, found, quote=first.last_lines)
+    found = f"not tried: {first.sentence}" + (f", {saved}" if first.saves else "")
+    asked = any("EOFError" in line for line in first.last_lines)
+    return "failed_before", Remark("resumes", WARN, found, advice.NO_INPUT if asked else (), first.last_lines)
 
 
 def _nothing_to_resume(seen: Observations) -> tuple[str, Remark]:
@@ -240,7 +242,7 @@ def _saving(seen: Observations) -> Remark:
     if last.found:
         found += f" ({last.found})"
     every_s = interval_s(saves)
-    often = f", then every {show_duration(every_s)}" if every_s else ""
+    often = f", then about every {show_duration(every_s)}" if every_s else ""
     if saves[0].on_notice:
         return Remark("saves", WARN, f"{found}, only when it was told that the end is near", advice.SAVE_BETWEEN)
     return Remark("saves", OK, f"{found}, first after {show_duration(saves[0].at_s)}{often}")
@@ -258,12 +260,13 @@ def _notice(seen: Observations) -> Remark:
     if seen.killed:
         found = f"it did not end within its {show_duration(seen.grace_s)} of grace and was killed"
         return Remark("notice", WARN, found, advice.END_ON_NOTICE)
-    if redone == 0 or (redone is None and saves and saves[-1].on_notice and seen.caught):
+    # Whom the signal ended at once has saved nothing more, though its last save may have arrived after it.
+    if saves and saves[-1].on_notice and seen.caught and not redone:
         return Remark("notice", OK, "it saved when it was told to end: a preemption loses nothing")
     every_s = interval_s(saves)
     most = f", up to {show_duration(every_s)} of work" if every_s else ""
     found = f"it did not save when it was told to end: a preemption loses what came after its last save{most}"
-    if redone and seen.count:
+    if redone and seen.count and seen.count.label:
         found += f" ({redone:,} {advice.plural(seen.count.label, redone)} this time)"
     return Remark("notice", WARN, found, advice.SAVE_ON_NOTICE)
 

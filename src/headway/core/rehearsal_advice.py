@@ -11,6 +11,7 @@ SAVE = (
 )
 ELSEWHERE = ("write it to $HEADWAY_CHECKPOINT_DIR instead, and load what lies there at the start",)
 SAVE_BETWEEN = ("save from time to time as well: a machine that is lost gives no notice",)
+NO_INPUT = ("a job has nobody at its keyboard: give it as an argument or a file what it asks for",)
 SHORT = ("give it more to do, or let it save sooner: a rehearsal needs one save and a moment after it",)
 TOO_SHORT = ("give it more to do: a rehearsal preempts it after its second save",)
 PRINT_STEPS = ("print the step now and then, such as print(f'step {step}'), and rehearse again",)
