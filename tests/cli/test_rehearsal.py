@@ -19,7 +19,7 @@ JOB = "job1"
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LOOK_S", "RUN_S_MIN"):
+    for name in ("LOOK_S", "RUN_S_MIN", "LINGER_S"):
         monkeypatch.setattr(rehearsal, name, 0.02)
 
 

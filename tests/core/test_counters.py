@@ -47,6 +47,12 @@ def test_an_epoch_that_goes_on_outweighs_batches_that_begin_anew() -> None:
     assert (count.label, count.goes_on, count.taken_up_said) == ("epoch", True, "epoch 2")
 
 
+def test_ranks_that_write_one_log_count_each_for_itself() -> None:
+    before = [f"[GPU{rank}] Epoch {epoch}" for rank, epoch in ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2))]
+    assert found(before, ["[GPU1] Epoch 2"]).goes_on
+    assert not found(before, ["[GPU1] Epoch 0"]).goes_on
+
+
 def test_seconds_since_the_start_do_not_hide_a_step_that_goes_on() -> None:
     before = [f"after {n} s: step {n * 7}" for n in range(1, 9)]
     assert found(before, ["after 1 s: step 57"]).goes_on

@@ -100,6 +100,12 @@ TABLE: list[tuple[str, Observations, str, str]] = [
         "fails_on_resume",
         "no: step 20 was put back, and after 0.4 s attempt 2 failed: KeyError",
     ),
+    (
+        "it goes on, and fails on its next save",
+        replace(RESUMED, count=ON, after=Half(1.4, (), "exit_code", "attempt 2 failed: EACCES", (), 2)),
+        "fails_on_resume",
+        "no: step 20 was put back, and after 1.4 s attempt 2 failed: EACCES",
+    ),
     ("it saves nothing", NOTHING, "saves_nothing", "no: it saved nothing within 2 m 00 s"),
     (
         "it writes a log",
@@ -118,6 +124,12 @@ TABLE: list[tuple[str, Observations, str, str]] = [
         replace(NOTHING, files=(FileSeen("last.pt", 2048, kept=True),)),
         "not_restored",
         "no: it wrote last.pt (2.0 KiB), which was never known to be complete",
+    ),
+    (
+        "not all nodes save that must",
+        replace(NOTHING, nodes=2, before=Half(9.0, (), "preempted", partial=(SaveSeen(7, 1.0, tasks=(0,)),))),
+        "not_restored",
+        "no: only 1 of the 2 nodes saved step 7, and each that saves must have saved it",
     ),
     (
         "what it saved is not put back",
@@ -200,6 +212,30 @@ def test_only_a_guess_at_completeness_is_warned_of(how: str, grade: str) -> None
     told = remark(replace(RESUMED, before=Half(5.0, (replace(SAVES[0], how=how),), "preempted")), "complete")
     assert told is not None
     assert (told.grade, bool(told.advice)) == (grade, grade == WARN)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "sharded", "says"),
+    [
+        ((0,), False, "node 0 saves for all 2; the others get its files when the job resumes"),
+        ((0, 1), True, "each of the 2 nodes saves its own part"),
+        ((0, 1), False, "2 of the 2 nodes save"),
+        ((), False, ""),
+    ],
+)
+def test_who_saves_in_a_gang(tasks: tuple[int, ...], sharded: bool, says: str) -> None:
+    before = Half(5.0, (replace(SAVES[1], tasks=tasks, sharded=sharded),), "preempted")
+    assert found(replace(RESUMED, before=before, nodes=2), "nodes") == says
+    assert found(replace(RESUMED, before=before), "nodes") == ""
+
+
+def test_a_folder_that_is_written_to_can_be_kept_as_it_is() -> None:
+    told = remark(replace(NOTHING, files=(FileSeen("out/a/m.pt", 9),)), "resumes")
+    assert told is not None
+    assert told.advice[0] == "have it kept where it lies: --checkpoint-dir out"
+    told = remark(replace(NOTHING, files=(FileSeen("/data/m.pt", 9),)), "resumes")
+    assert told is not None
+    assert len(told.advice) == 1
 
 
 def test_what_a_preemption_costs() -> None:

@@ -6,6 +6,7 @@ running: who began it ends it.
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ SAVES_WANTED = 2  # The second one shows how often it saves, and lets the log co
 RUN_S_MIN = 2.0
 SECOND_S_MIN = 10.0
 WATCH_S_MIN = 20.0  # How long the next attempt is watched at least before "nobody can tell" is said.
+LINGER_S = 2.0  # Who has begun to go on may fail on its next step, or on another rank.
 OPENED_EVERY_S = 1.0
 LAST_LINES = 6
 LOG_BYTES_MAX = 4 << 20
@@ -47,13 +49,16 @@ class Log:
     offsets: dict[tuple[int, int, str], int] = field(default_factory=dict)
     texts: dict[tuple[int, int, str], bytes] = field(default_factory=dict)
 
-    def lines(self) -> list[str]:
+    def lines(self, key: tuple[int, int, str]) -> list[str]:
         """Whole lines only: half a number is another number."""
-        found: list[str] = []
-        for key in sorted(self.texts):
-            whole = self.texts[key].replace(b"\r", b"\n").rpartition(b"\n")[0]
-            found += counters.lines_of(whole.decode("utf-8", "replace"))
-        return found
+        whole = self.texts.get(key, b"").replace(b"\r", b"\n").rpartition(b"\n")[0]
+        return counters.lines_of(whole.decode("utf-8", "replace"))
+
+    def last_lines(self, rank: int) -> list[str]:
+        """The last words of a rank: what it said on stderr, where that is a file of its own."""
+        told = [self.texts[key] for key in sorted(self.texts, key=lambda key: key[2]) if key[1] == rank]
+        said = next((text for text in told if text.strip()), b"")
+        return counters.lines_of(said.decode("utf-8", "replace"))[-LAST_LINES:]
 
 
 class Rehearsal:
@@ -63,6 +68,7 @@ class Rehearsal:
         self.began_s: dict[int, float] = {}  # By attempt: when it was first seen to run, on our own clock.
         self.logs: dict[int, Log] = {}
         self.saves: dict[int, dict[int, SaveSeen]] = {}  # By attempt and step.
+        self.partial: dict[int, dict[int, SaveSeen]] = {}  # Those that not all nodes have which must.
         self.told = 0  # The attempt that was given notice.
         self.notice_at_s: float | None = None
         self.seen = Observations(within_s, Half())
@@ -145,7 +151,7 @@ class Rehearsal:
         resumed = self._attempt(number).get("resumed_step")
         put_back = "with nothing" if resumed is None else f"from the checkpoint of step {resumed:,}"
         self.teller.say(f"attempt {number} runs, {put_back}")
-        opened, look_at_s = traces.Opened(self._names(before, resumed)), 0.0
+        opened, look_at_s, shown_s = traces.Opened(self._names(before, resumed)), 0.0, math.inf
         while True:
             over = self._look()
             if over or int(self.detail["attempt"] or 0) > number or resumed is None:
@@ -157,7 +163,8 @@ class Rehearsal:
                 opened.look(self.client, self.job, ran_s)
             read = None if opened.read is False and self._too_late(before, number, opened.untouched_s) else opened.read
             self.seen = replace(self.seen, read=read, count=self._count(before, number))
-            if self._shown(number) or ran_s > self._watch_s(before):
+            shown_s = min(shown_s, ran_s) if self._shown(number) else math.inf
+            if ran_s >= shown_s + LINGER_S or ran_s > self._watch_s(before):
                 return
             self.teller.live(f"watching attempt {number} ({show_duration(ran_s)})")
 
@@ -208,24 +215,28 @@ class Rehearsal:
     def _take_in_saves(self) -> None:
         for each in reversed(self.client.checkpoints(self.job)):
             of_attempt = self.saves.setdefault(each["attempt"], {})
-            if each["step"] not in of_attempt and each["resumable"]:
+            if not each["complete"]:
+                self.partial.setdefault(each["attempt"], {})[each["step"]] = self._save(each, named=False)
+            elif each["step"] not in of_attempt and each["resumable"]:
                 save = of_attempt[each["step"]] = self._save(each)
                 if (len(of_attempt) <= SAVES_WANTED and self.notice_at_s is None) or save.on_notice:
                     self.teller.say(_told(save))
 
-    def _save(self, each: Mapping[str, Any]) -> SaveSeen:
+    def _save(self, each: Mapping[str, Any], named: bool = True) -> SaveSeen:
         began_at = self._attempt(each["attempt"]).get("started_at") or each["at"]
         try:
-            names = tuple(str(file["path"]) for file in self.client.checkpoint_files(self.job, each["step"]))
+            files = self.client.checkpoint_files(self.job, each["step"]) if named else []
         except HeadwayError:
-            names = ()  # Perhaps a newer one has taken its place already.
+            files = []  # Perhaps a newer one has taken its place already.
         return SaveSeen(
             step=int(each["step"]),
             at_s=max(0.0, each["at"] - began_at),
             bytes=int(each["bytes"]),
             how=str(each["how"]),
             unit=str(each.get("unit") or ""),
-            names=names,
+            names=tuple(dict.fromkeys(str(file["path"]) for file in files)),
+            tasks=tuple(int(task) for task in each.get("tasks") or ()),
+            sharded=bool(each.get("sharded")),
             found=str(each.get("found") or ""),
             on_notice=self.notice_at_s is not None and each["attempt"] == self.told,
         )
@@ -244,14 +255,14 @@ class Rehearsal:
                 log.offsets[key] = chunk.following
                 log.texts[key] = log.texts.get(key, b"") + chunk.data
 
-    def _lines(self, number: int) -> list[str]:
-        return self.logs[number].lines() if number in self.logs else []
-
     def _counts(self, number: int) -> bool:
-        return counters.counts_at_all(self._lines(number))
+        log = self.logs.get(number, Log())
+        return any(counters.counts_at_all(log.lines(key)) for key in log.texts)
 
     def _count(self, before: int, number: int) -> counters.Count | None:
-        return counters.compare(self._lines(before), self._lines(number))
+        """Each rank is compared with itself."""
+        first, second = self.logs.get(before, Log()), self.logs.get(number, Log())
+        return counters.best(counters.compare(first.lines(key), second.lines(key)) for key in first.texts)
 
     def _tell_waiting(self) -> None:
         self.teller.live(str(self.detail.get("sentence") or "waits"))
@@ -286,8 +297,12 @@ class Rehearsal:
             ended = "succeeded"
         saves = self._saves_of(number)
         sentence = str(attempt.get("sentence") or self.detail.get("sentence") or "")
-        lines = self._lines(number)[-LAST_LINES:] if ended not in ("", "succeeded", "preempted") else []
-        return Half(self._ran_s(number), saves, ended, sentence, tuple(lines), number)
+        log = self.logs.get(number, Log())
+        outcomes = [task.get("outcome") or {} for task in attempt.get("tasks") or ()]
+        failed = next((each["rank"] for each in outcomes if each.get("exit_code") and each.get("rank") is not None), 0)
+        lines = log.last_lines(failed) if ended not in ("", "succeeded", "preempted") else []
+        partial = tuple(self.partial.get(number, {}).values())
+        return Half(self._ran_s(number), saves, ended, sentence, tuple(lines), number, partial)
 
 
 def _signal(outcome: Mapping[str, Any]) -> int:

@@ -14,6 +14,9 @@ from itertools import pairwise
 LABELS = "global_step|step|iteration|iter|it|epoch|ep|batch|round|update|episode|generation|sample|token|example"
 # Times and dates grow as well, whatever the script does.
 CLOCK = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)?|\d{1,3}:\d\d(?::\d\d)?(?:[.,]\d+)?")
+# Who speaks is part of the line's shape: of several ranks in one log each counts for itself.
+WHO = re.compile(r"(?:rank|gpu|worker|node|process|proc|device|cuda|pid|thread)[\s:=#_-]{0,3}\d+", re.IGNORECASE)
+AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
 PAINT = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 BAR = re.compile(r"[^\x00-\x7f]+|[#=>.-]{2,}")
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w]*[A-Za-z_]{3})|(?<=[A-Za-z_=\-])\d+")
@@ -74,12 +77,20 @@ def lines_of(text: str) -> list[str]:
 
 def compare(before: Iterable[str], after: Iterable[str]) -> Count | None:
     """The counter that tells best whether the second log goes on where the first one was; None if none does."""
+    return best(_compared(before, after))
+
+
+def best(counts: Iterable[Count | None]) -> Count | None:
+    """Of the counters of several logs, the one that tells best."""
+    return max((count for count in counts if count is not None), key=_rank, default=None)
+
+
+def _compared(before: Iterable[str], after: Iterable[str]) -> list[Count]:
     first = _by_key(before)
     taken_up: dict[tuple[str, int], Reading] = {}
     for reading in _readings(after):
         taken_up.setdefault(reading.key, reading)
-    counts = [_count(first[key], taken_up[key]) for key in first if key in taken_up and _grows(first[key])]
-    return max(counts, key=_rank, default=None)
+    return [_count(first[key], taken_up[key]) for key in first if key in taken_up and _grows(first[key])]
 
 
 def counts_at_all(lines: Iterable[str]) -> bool:
@@ -101,6 +112,7 @@ def _by_key(lines: Iterable[str]) -> dict[tuple[str, int], list[Reading]]:
 def _readings(lines: Iterable[str]) -> Iterable[Reading]:
     for raw in lines:
         line = CLOCK.sub("@", PAINT.sub("", raw[:LINE_CHARS_MAX]))
+        line = WHO.sub(lambda found: found[0].translate(AS_LETTERS), line)
         shape = " ".join(BAR.sub("", NUMBER.sub("0", line)).split())
         for index, found in enumerate(NUMBER.finditer(line)):
             label = LABEL.search(line[: found.start()])

@@ -29,8 +29,9 @@ class SaveSeen:
     unit: str = ""
     names: tuple[str, ...] = ()
     found: str = ""
-    complete: bool = True
     on_notice: bool = False
+    tasks: tuple[int, ...] = ()  # Which nodes of a gang have a share in it.
+    sharded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Half:
     sentence: str = ""
     last_lines: tuple[str, ...] = ()
     number: int = 1
+    partial: tuple[SaveSeen, ...] = ()  # Saves that not every node has that must.
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def rehearsal_verdict(seen: Observations) -> RehearsalVerdict:
     kind, main = _main(seen)
     remarks = [main]
     if _saves(seen):
-        remarks += [_saving(seen), _completeness(seen)]
+        remarks += [_saving(seen), _completeness(seen), *_gang(seen)]
     if seen.after is not None and kind not in ("saves_nothing", "not_restored"):
         remarks.append(_notice(seen))
     remarks += _left(seen) if kind != "saves_nothing" else []
@@ -122,7 +124,7 @@ def _main(seen: Observations) -> tuple[str, Remark]:
         return _ended_before(seen)
     if seen.resumed_step is None:
         return _nothing_to_resume(seen)
-    if seen.after.ended not in ("", "succeeded") and not _went_on(seen):
+    if seen.after.ended not in ("", "succeeded"):
         return _failed_after(seen, seen.after)
     if _went_on(seen):
         return "resumes", Remark("resumes", OK, f"from {_from(seen)}; {_evidence(seen)}")
@@ -215,6 +217,11 @@ def _nothing_to_resume(seen: Observations) -> tuple[str, Remark]:
     if seen.before.saves:
         found = f"no: {_second(seen)} began with nothing, though {_step_of(seen.before.saves[-1])} was saved"
         return "not_restored", Remark("resumes", FAIL, found, advice.NOT_RESTORED)
+    if seen.before.partial:
+        last = seen.before.partial[-1]
+        had = f"only {len(last.tasks)} of the {seen.nodes} nodes" if last.tasks else "not all nodes"
+        found = f"no: {had} saved {_step_of(last)}, and each that saves must have saved it"
+        return "not_restored", Remark("resumes", FAIL, found, advice.SAVED_BY)
     within = f"within {show_duration(seen.within_s)}"
     half = [file for file in seen.files if file.kept]
     if half:
@@ -223,7 +230,7 @@ def _nothing_to_resume(seen: Observations) -> tuple[str, Remark]:
     models = [file for file in seen.files if advice.MODEL.search(file.path)]
     if models:
         found = f"no: it wrote {_files(models)}, which is not where checkpoints are kept"
-        return "saves_nothing", Remark("resumes", FAIL, found, advice.ELSEWHERE)
+        return "saves_nothing", Remark("resumes", FAIL, found, advice.elsewhere([file.path for file in models]))
     wrote = f"; all that it wrote is {_files(seen.files)}" if seen.files else ""
     return "saves_nothing", Remark("resumes", FAIL, f"no: it saved nothing {within}{wrote}", advice.SAVE)
 
@@ -252,6 +259,20 @@ def _completeness(seen: Observations) -> Remark:
     how = seen.before.saves[-1].how
     found, remedies = advice.COMPLETE.get(how, (f"known as {how}", ()))
     return Remark("complete", WARN if remedies else OK, found, remedies)
+
+
+def _gang(seen: Observations) -> list[Remark]:
+    """Who saves, where there are several nodes."""
+    last = seen.before.saves[-1]
+    if seen.nodes < 2 or not last.tasks:
+        return []
+    if len(last.tasks) == 1:
+        found = f"node {last.tasks[0]} saves for all {seen.nodes}; the others get its files when the job resumes"
+    elif last.sharded:
+        found = f"each of the {len(last.tasks)} nodes saves its own part"
+    else:
+        found = f"{len(last.tasks)} of the {seen.nodes} nodes save"
+    return [Remark("nodes", OK, found)]
 
 
 def _notice(seen: Observations) -> Remark:

@@ -9,7 +9,11 @@ SAVE = (
     "write its state to $HEADWAY_CHECKPOINT_DIR every few minutes, and load what lies there at the start",
     "a training that saves less often: headway doctor checkpoint --within 10m …",
 )
-ELSEWHERE = ("write it to $HEADWAY_CHECKPOINT_DIR instead, and load what lies there at the start",)
+INSTEAD = "write it to $HEADWAY_CHECKPOINT_DIR instead, and load what lies there at the start"
+SAVED_BY = (
+    "where one node saves for all: --saved-by first",
+    "where each saves its own part, all must save the same steps",
+)
 SAVE_BETWEEN = ("save from time to time as well: a machine that is lost gives no notice",)
 NO_INPUT = ("a job has nobody at its keyboard: give it as an argument or a file what it asks for",)
 SHORT = ("give it more to do, or let it save sooner: a rehearsal needs one save and a moment after it",)
@@ -53,6 +57,12 @@ def look_for_it(names: Sequence[str]) -> tuple[str, ...]:
         if any(pattern.search(name) for name in names):
             return (*LOOK_FOR_IT, says)
     return LOOK_FOR_IT
+
+
+def elsewhere(paths: Sequence[str]) -> tuple[str, ...]:
+    """What to do about a training that saves where nobody looks."""
+    folders = [path.partition("/")[0] for path in paths if "/" in path and not path.startswith("/")]
+    return (f"have it kept where it lies: --checkpoint-dir {folders[0]}", INSTEAD) if folders else (INSTEAD,)
 
 
 def fails_on(names: str) -> tuple[str, ...]:
