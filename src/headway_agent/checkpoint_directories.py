@@ -101,7 +101,7 @@ def _shard_ends(metadata: bytes) -> dict[str, int] | None:
     from headway_agent.pickles import Cut, Odd, TooLong
 
     try:
-        stored = Loading(metadata).load().state["storage_data"]
+        stored = Loading(lambda at, count: metadata[at : at + count]).load().state["storage_data"]
         ends: dict[str, int] = {}
         for thing in stored.values():
             name, end = thing.state["relative_path"], thing.state["offset"] + thing.state["length"]

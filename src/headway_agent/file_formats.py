@@ -40,6 +40,7 @@ else:
 
 WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"
 JSON_BYTES_MAX = 4 << 20
+LINE_BYTES_MAX = 1 << 20
 TORCH_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # Torch's own number, as a pickle: its files before 1.6.
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
@@ -179,24 +180,50 @@ def _json(content: Content) -> str:
     import json
 
     if content.size > JSON_BYTES_MAX:
-        if content.some(content.size - 64, 64).rstrip()[-1:] not in (b"}", b"]"):
-            raise Broken("has no end")
-        return ""
+        return _long_json(content)
+    data = content.exactly(0, content.size)
     try:
-        json.loads(content.exactly(0, content.size))
-    except UnicodeDecodeError:
-        raise Unsure("not in UTF-8") from None
-    except ValueError:
-        raise Broken("cannot be read as JSON") from None
+        json.loads(data.decode("utf-8-sig"))
+        return ""
+    except UnicodeDecodeError as problem:
+        raise Broken("has no end") if problem.end >= len(data) else Unsure("not in UTF-8") from None
+    except json.JSONDecodeError as problem:
+        if problem.msg == "Extra data":
+            return _json_lines(content)
+        if "Unterminated string" in problem.msg or problem.pos >= len(problem.doc.rstrip()) - len("-Infinity"):
+            raise Broken("has no end") from None
+        raise Unsure("cannot be read as JSON") from None
+
+
+def _long_json(content: Content) -> str:
+    """Too long to be read: one that is laid out ends in a bracket at the beginning of a line."""
+    tail = content.some(content.size - 64, 64).rstrip()
+    if tail[-1:] not in (b"}", b"]"):
+        raise Broken("has no end")
+    if tail[-2:-1] != b"\n":
+        raise Unsure("too long to be read")
     return ""
 
 
+def _json_lines(content: Content) -> str:
+    """A value on each line. The last may have no newline, if it is whole."""
+    import json
+
+    tail = content.some(max(0, content.size - LINE_BYTES_MAX), LINE_BYTES_MAX)
+    if not tail.endswith(b"\n"):
+        try:
+            json.loads(tail.rpartition(b"\n")[2])
+        except ValueError:
+            raise Broken("its last line has no end") from None
+    return "lines"
+
+
 def _lines(content: Content) -> str:
-    if content.some(content.size - 1, 1) == b"\n":
-        return ""
-    if content.ending == ".txt":
+    if content.ending in (".jsonl", ".ndjson"):
+        return _json_lines(content)
+    if content.some(content.size - 1, 1) != b"\n":
         raise Unsure("its last line has no end, and may need none")
-    raise Broken("its last line has no end")
+    return ""
 
 
 def _same_ends(content: Content) -> str:

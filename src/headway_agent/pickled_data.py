@@ -14,9 +14,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+    from headway_agent.pickles import Read
+
 OPCODES_MAX = 400_000
+WINDOW_BYTES = 64 << 10
+MARGIN_BYTES = 16  # More than an opcode with a number.
 BYTES_KEPT_MAX = 1024  # Longer bytes are weights or pictures.
 INTEGER_BYTES_MAX = 20  # A longer number is no step, and slow to make.
+MEMOIZE, BINPUT, BINGET = 0x94, ord("q"), ord("h")
 DICTS = ("OrderedDict", "defaultdict", "dict", "Counter")
 PLAIN_KEYS = (str, int, float, bool, bytes, type(None))
 
@@ -31,17 +36,25 @@ class Thing:
 
 
 class Loading:
-    """A pickle's stack machine, reduced to data."""
+    """A pickle's stack machine, reduced to data. It reads a window at a time, and leaps over what is long."""
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
-        self.data, self.at = data, at
+    def __init__(self, read: Read, at: int = 0) -> None:
+        self._read, self._base = read, at
+        self._window, self._i = b"", 0
+        self._left = OPCODES_MAX
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
         self.persistent: list[Any] = []  # What it refers to outside, in order.
 
+    @property
+    def at(self) -> int:
+        """The offset of what comes next; behind the pickle, once it is loaded."""
+        return self._base + self._i
+
     def load(self) -> Any:
-        """The data of the pickle that begins here; `at` is behind it afterwards."""
+        """The data of the pickle that begins here; called again, of the next one."""
+        self.stack, self.marks, self.memo = [], [], {}
         try:
             return self._load()
         except (IndexError, struct.error):
@@ -50,36 +63,64 @@ class Loading:
             raise Odd from None
 
     def _load(self) -> Any:
-        data, bare, argued = self.data, _BARE, _ARGUED
-        for _ in range(OPCODES_MAX):
-            op = data[self.at]
-            self.at += 1
-            if op in bare:
-                bare[op](self)
-            elif op in argued:
-                read, use = argued[op]
+        stack, memo = self.stack, self.memo
+        while self._left:
+            self._left -= 1
+            i = self._i
+            if i + MARGIN_BYTES > len(self._window):
+                self._fill(MARGIN_BYTES)
+                i = self._i
+            window = self._window
+            op = window[i]
+            # Half of all opcodes are these three.
+            if op == MEMOIZE:
+                memo[len(memo)] = stack[-1]
+                self._i = i + 1
+            elif op == BINPUT:
+                memo[window[i + 1]] = stack[-1]
+                self._i = i + 2
+            elif op == BINGET:
+                stack.append(memo[window[i + 1]])
+                self._i = i + 2
+            elif op in _BARE:
+                self._i = i + 1
+                _BARE[op](self)
+            elif op in _ARGUED:
+                self._i = i + 1
+                read, use = _ARGUED[op]
                 use(self, read(self))
             elif op == STOP:
-                return self.stack.pop()
+                self._i = i + 1
+                return stack.pop()
             else:
                 raise Odd
         raise TooLong
 
     # --- arguments ---
 
+    def _fill(self, count: int) -> None:
+        """Have so many bytes in the window, as far as the data goes."""
+        self._base, self._i = self.at, 0
+        self._window = self._read(self._base, max(count, WINDOW_BYTES))
+
     def take(self, count: int) -> bytes:
-        found = self.data[self.at : self.at + count]
+        if self._i + count > len(self._window):
+            self._fill(count)
+        found = self._window[self._i : self._i + count]
         if len(found) < count:
             raise Cut
-        self.at += count
+        self._i += count
         return found
 
     def line(self) -> str:
-        end = self.data.find(b"\n", self.at)
+        end = self._window.find(b"\n", self._i)
         if end < 0:
-            raise Cut
-        found = self.data[self.at : end]
-        self.at = end + 1
+            self._fill(WINDOW_BYTES)
+            end = self._window.find(b"\n")
+        if end < 0:
+            raise Cut if len(self._window) < WINDOW_BYTES else TooLong
+        found = self._window[self._i : end]
+        self._i = end + 1
         return found.decode("utf-8", "replace")
 
     def long_bytes(self, width: int) -> bytes:
@@ -87,9 +128,11 @@ class Loading:
         count = int.from_bytes(self.take(width), "little")
         if count <= BYTES_KEPT_MAX:
             return self.take(count)
-        self.at += count
-        if self.at > len(self.data):
-            raise Cut
+        self._i += count
+        if self._i >= len(self._window):
+            self._fill(MARGIN_BYTES)
+            if not self._window:
+                raise Cut
         return b""
 
     # --- what opcodes do ---
@@ -262,7 +305,6 @@ _BARE: dict[int, Callable[[Loading], Any]] = {
     ord("b"): Loading.build,
     ord("o"): _instance,
     0x93: _named,
-    0x94: lambda loading: loading.put(len(loading.memo)),
     ord("Q"): lambda loading: loading.refer(loading.stack.pop()),
     0x97: lambda loading: loading.push(Thing("buffer")),
     0x98: lambda loading: None,
@@ -289,10 +331,8 @@ _ARGUED: dict[int, tuple[Callable[[Loading], Any], Callable[[Loading, Any], None
     ord("B"): (_raw(4), Loading.push),
     0x8E: (_raw(8), Loading.push),
     0x96: (_raw(8), Loading.push),
-    ord("q"): (_fixed("<B"), Loading.put),
     ord("r"): (_fixed("<I"), Loading.put),
     ord("p"): (lambda loading: _integer(loading.line()), Loading.put),
-    ord("h"): (_fixed("<B"), lambda loading, index: loading.push(loading.memo[index])),
     ord("j"): (_fixed("<I"), lambda loading, index: loading.push(loading.memo[index])),
     ord("g"): (lambda loading: _integer(loading.line()), lambda loading, index: loading.push(loading.memo[index])),
     ord("c"): (_two_lines, Loading.push),

@@ -62,10 +62,9 @@ def _step(content: Content, name: str) -> NamedStep | None:
     if head.startswith(b"PK\x03\x04"):
         return _in_zip(content)
     if head.startswith(TORCH_MAGIC):
-        return _in_pickles(content.some(0, READ_BYTES_MAX), 3, 4)
+        return _in_pickles(content, 0, content.size, 4)
     if (head[:1] == b"\x80" and b"\x02" <= head[1:2] <= b"\x05") or name.endswith((".pkl", ".pickle")):
-        whole = content.size <= READ_BYTES_MAX
-        return _in_pickles(content.some(0, content.size), 0, None) if whole else None
+        return _in_pickles(content, 0, content.size)
     if name.endswith(".json"):
         return _in_json(content, name)
     if head[8:9] == b"{" and name.endswith(".safetensors"):
@@ -76,21 +75,19 @@ def _step(content: Content, name: str) -> NamedStep | None:
 def _in_zip(content: Content) -> NamedStep | None:
     for name, at, size in zip_entries(content):
         if name.split(b"/", 1)[-1] == b"data.pkl" and size <= READ_BYTES_MAX:
-            lengths = struct.unpack("<HH", content.exactly(at + 26, 4))
-            return _in_pickles(content.exactly(at + 30 + sum(lengths), size), 0, 1)
+            begin = at + 30 + sum(struct.unpack("<HH", content.exactly(at + 26, 4)))
+            return _in_pickles(content, begin, begin + size)
     return None
 
 
-def _in_pickles(data: bytes, first: int, behind: int | None) -> NamedStep | None:
-    """In the last of these pickles, one after the other; torch's old files have others in front."""
+def _in_pickles(content: Content, at: int, end: int, count: int = -1) -> NamedStep | None:
+    """In the last of the pickles from here on; torch's old files have three in front."""
     from headway_agent.pickled_data import Loading
 
-    loading, value, count = Loading(data), None, 0
-    while loading.at < len(data) and (behind is None or count < behind):
-        loading = Loading(data, loading.at)
-        value = loading.load()
-        count += 1
-    return _best(value, KEYS) if count > first else None
+    loading, value = Loading(content.some, at), None
+    while loading.at < end and count:
+        value, count = loading.load(), count - 1
+    return _best(value, KEYS)
 
 
 def _in_json(content: Content, name: str) -> NamedStep | None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import struct
 
 from headway_agent.file_content import HEAD_BYTES, Broken, Unsure
-from headway_agent.pickles import Cut, Skim, TooLong
+from headway_agent.pickles import Skim
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headway_agent.file_content import Content
 
 HEADER_BYTES_MAX = 96 << 20
-OBJECT_BYTES_MAX = 8 << 20  # Of the pickle in a torch file of the old format.
 ITEMS_MAX = 300_000
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 # Torch's storages by the names of their classes: bytes per item.
@@ -134,15 +133,10 @@ def check_old_torch(content: Content) -> str:
     at, skim = 0, Skim(content.some, content.size)
     for _ in range(3):
         at = skim.end(at)
-    loading = Loading(content.some(at, OBJECT_BYTES_MAX))
-    try:
-        loading.load()
-        names = Loading(loading.data, loading.at)
-        keys = names.load()
-    except Cut:
-        raise Cut if at + OBJECT_BYTES_MAX >= content.size else TooLong from None
+    loading = Loading(content.some, at)
+    loading.load()
     widths = {each[2]: ITEM_BYTES[_storage(each[1].name)] for each in loading.persistent if each[0] == "storage"}
-    at += names.at
+    keys, at = loading.load(), loading.at
     for key in keys:
         at += 8 + int.from_bytes(content.exactly(at, 8), "little") * widths[key]
     content.exactly(at, 0)

@@ -230,7 +230,28 @@ def test_what_says_nothing_of_its_length_is_unknown(tmp_path: Path) -> None:
 
 
 def test_a_text_needs_no_newline_at_its_end(tmp_path: Path) -> None:
-    assert verdict_of(tmp_path, "commit_success.txt", b"done").verdict == UNKNOWN
+    for name in ("commit_success.txt", "a.csv", "a.log"):
+        assert verdict_of(tmp_path, name, b"done").verdict == UNKNOWN
+
+
+def test_a_line_of_json_must_be_whole(tmp_path: Path) -> None:
+    for name in ("m.jsonl", "metrics.json"):
+        assert verdict_of(tmp_path, name, b'{"a": 1}\n{"a": 2}\n')[:2] == (WHOLE, "lines")
+        assert verdict_of(tmp_path, name, b'{"a": 1}\n{"a": 2}')[:2] == (WHOLE, "lines")
+        assert verdict_of(tmp_path, name, b'{"a": 1}\n{"a": 2').verdict == CUT
+
+
+def test_what_is_almost_json_is_not_called_cut(tmp_path: Path) -> None:
+    for text in ("// a comment\n{}", "{'a': 1, 'b': [1, 2, 3]}", "{a: 1, b: 2, c: 3, d: 4}"):
+        assert verdict_of(tmp_path, "a.json", text.encode()).verdict == UNKNOWN
+    assert verdict_of(tmp_path, "a.json", b'{"a": "\xff and so on"}').verdict == UNKNOWN
+
+
+def test_a_long_json_is_known_by_its_last_line(tmp_path: Path) -> None:
+    held = {str(number): "x" * 100 for number in range(50_000)}
+    assert verdict_of(tmp_path, "a.json", json.dumps(held, indent=2).encode()).verdict == WHOLE
+    assert verdict_of(tmp_path, "a.json", json.dumps(held, indent=2).encode()[:-1]).verdict == CUT
+    assert verdict_of(tmp_path, "a.json", json.dumps([held, held]).encode()).verdict == UNKNOWN
 
 
 def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
