@@ -293,7 +293,7 @@ class Agent:
             if "watch" in each:
                 self.overseer.watch(each["task"], each["watch"])
             if each["phase"] == "going":
-                self.progressing.found_going(each["task"])
+                self.progressing.found_going(each["task"], each["started_at"])
         for path in self.task_dirs.put_aside_strangers(set(self.state.tasks)):
             self.janitor.ask(partial(remove_tree, path))
 

@@ -10,13 +10,14 @@ import json
 import os
 from collections import Counter
 
-from headway_agent import completeness, staged_files
+from headway_agent import completeness, staged_files, workdir_notes
 from headway_agent.completeness import Inspector, Knowledge, Snapshot
 from headway_agent.file_events import STAGED, first_output
 from headway_agent.moving import is_here
 from headway_agent.parts import Known
 from headway_agent.progressing import ASKED, write_whole
 from headway_agent.sending import Sent
+from headway_agent.workdir_notes import PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from headway_agent.completeness import Signature, Tree
     from headway_agent.rounds import Closed
     from headway_agent.step_names import NamedStep
+    from headway_agent.workdir import Workdir
 
 KEPT = "kept.json"
 ARTIFACTS_EVERY_S = 30.0
@@ -51,6 +53,7 @@ class Charge:
         self._take_kept(_read(os.path.join(directory, KEPT)))
         self.outputs: list[str] = list(asked.get("outputs") or ())
         self.cwd = str(asked.get("cwd") or "")
+        self.workdir: Workdir | None = None
         self.artifacts_every_s = float(asked.get("artifacts_every_s") or ARTIFACTS_EVERY_S)
         self.artifacts: dict[str, Signature] = {}  # What was stored of each, by path.
         self.read_to: dict[str, int] = {}  # How far the SDK's files were read.
@@ -78,7 +81,21 @@ class Charge:
         return f"{self.directory}/checkpoints"
 
     def file_of(self, path: str) -> str:
+        if self.workdir is not None and path.startswith(PREFIX):
+            return self.workdir.source(path)
         return f"{self.directory}/checkpoints/{path}"
+
+    def open_workdir(self) -> None:
+        """Take up the working directory too, once it is noted where that is."""
+        note = workdir_notes.read(self.directory) if self.workdir is None else None
+        if note is not None:
+            from headway_agent.workdir import Workdir  # Here: many tasks are over before it is of any use.
+
+            self.workdir = Workdir(self.key, self.directory, note)
+
+    def has_in_workdir(self, path: str) -> bool:
+        """Whether this file of the working directory, of which something was heard, is kept."""
+        return self.workdir is not None and not self.workdir.off and self.workdir.heard(path)
 
     @property
     def urgency(self) -> tuple[bool, bool]:
@@ -101,7 +118,7 @@ class Charge:
         still: dict[str, float] = {}
         for path in tree if self.first_failure_at else ():
             try:
-                seen = os.lstat(f"{self.checkpoints}/{path}")
+                seen = os.lstat(self.file_of(path))
             except OSError:
                 continue  # Without a time it counts as fresh.
             still[path] = self.first_failure_at - max(seen.st_ctime, seen.st_mtime)
@@ -154,7 +171,10 @@ class Charge:
     def manifest(self, snapshot: Snapshot, entries: list[dict[str, Any]], at: float) -> dict[str, Any]:
         head = {"version": 1, "job": self.job, "attempt": self.attempt, "task": self.index}
         usual = dict(self.knowledge.rounds.usual)
-        return dict(head, step=snapshot.step, how=snapshot.how, at=at, unit=snapshot.unit, usual=usual, files=entries)
+        more = {"workdir": self.workdir.origin} if self.workdir is not None else {}
+        return dict(
+            head, step=snapshot.step, how=snapshot.how, at=at, unit=snapshot.unit, usual=usual, **more, files=entries
+        )
 
     # --- memory on disk ---
 

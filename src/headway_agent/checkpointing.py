@@ -37,11 +37,13 @@ from headway_agent.restoring import look, sealed
 from headway_agent.rounds import Closed
 from headway_agent.step_names import shard_of
 from headway_agent.storing import StoreFailed, StoreRefused, put
+from headway_agent.workdir_notes import PREFIX, WORKDIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Sequence
 
+    from headway_agent.completeness import Signature
     from headway_agent.file_events import Caught
     from headway_agent.happenings import Fact
     from headway_agent.inotify import Seen, Watcher
@@ -77,7 +79,7 @@ class Checkpointer:
         self._charges: dict[str, Charge] = {}
         self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.events = FileEvents(watcher, self._file_of, directory_of, self._heard, log)
+        self.events = FileEvents(watcher, self._file_of, directory_of, self._heard, log, self._concerns)
         self._troubled: dict[str, str] = {}
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         self.hurries = False  # It stores what a task with notice, or one that is over, has saved.
@@ -87,7 +89,7 @@ class Checkpointer:
 
     def attend(self, key: str, polled: bool = False) -> None:
         """The task has, or may have, something to keep."""
-        self._ask(lambda: self._take_up(key, polled))
+        self._ask(lambda: self._open(key, polled))
 
     def notice(self, key: str) -> None:
         self._ask(lambda: self._noticed(key))
@@ -169,7 +171,15 @@ class Checkpointer:
     # --- what happens to files ---
 
     def _file_of(self, task: str, place: str, path: str) -> str:
-        return os.path.join(self._directory_of(task), place, path)
+        charge = self._charges.get(task) if place == WORKDIR else None
+        return charge.file_of(path) if charge else os.path.join(self._directory_of(task), place, path)
+
+    def _concerns(self, seen: Seen) -> bool:
+        """Called by the other thread: of what happens in a working directory most is nothing to us."""
+        if seen.place != WORKDIR:
+            return True
+        charge = self._charges.get(seen.task)
+        return charge is not None and charge.workdir is not None and charge.workdir.matters(seen.path)
 
     def _heard(self, told: Sequence[Seen], caught: Sequence[Caught]) -> None:
         """Called by the other thread."""
@@ -181,7 +191,7 @@ class Checkpointer:
             self._saw(seen, now)
         for each in caught:
             charge = self._take_up(each.task, False)
-            if charge is None:
+            if charge is None or (each.place == WORKDIR and not charge.has_in_workdir(each.path)):
                 staged_files.drop(each.source)
                 continue
             charge.copies |= {each.source} - {""}
@@ -200,7 +210,7 @@ class Checkpointer:
             return
         if seen.place == "sdk":
             charge.sdk_at_s = 0.0
-        if seen.place in ("sdk", "output"):
+        if seen.place in ("sdk", "output") or (seen.place == WORKDIR and not charge.has_in_workdir(seen.path)):
             return
         if seen.what == MOVED:
             completeness.renamed(charge.knowledge, seen.path)
@@ -210,7 +220,15 @@ class Checkpointer:
         elif seen.what == MISSED:
             self._log.say("events were lost", task=charge.key)
             charge.unheard = True
+            if charge.workdir is not None:
+                charge.workdir.scanned = False
         charge.look_by(now + GATHER_S)
+
+    def _open(self, key: str, polled: bool) -> None:
+        charge = self._take_up(key, polled)
+        if charge is not None:
+            charge.open_workdir()
+            charge.look_at_s = 0.0
 
     def _take_up(self, key: str, polled: bool) -> Charge | None:
         charge = self._charges.get(key)
@@ -244,6 +262,7 @@ class Checkpointer:
             objects = self._place()
             self._tell(Salvaged(key, objects.mark if objects is not None else ""))
             return
+        charge.open_workdir()
         self.events.put_by.pop(key, None)  # Nobody writes to its files any more.
         charge.end, charge.first_failure_at = end, first_failure_at
         charge.unheard = True
@@ -293,6 +312,7 @@ class Checkpointer:
         known = charge.knowledge
         left_out: list[str] = []
         tree = look(charge.checkpoints, left_out)
+        tree.update(self._look_in_workdir(charge, bool(tree), left_out))
         if charge.unheard:
             self._examine(charge, tree)
         for path in () if charge.end else completeness.held_open(known, tree, boottime_s()):
@@ -324,6 +344,23 @@ class Checkpointer:
             if charge.polled:
                 charge.unheard = True
                 charge.look_by(boottime_s() + POLL_EVERY_S)
+
+    def _look_in_workdir(self, charge: Charge, saves_with_us: bool, left_out: list[str]) -> dict[str, Signature]:
+        """What is kept of the working directory. Of a job that saves in our directory, only what it asked for."""
+        workdir = charge.workdir
+        if workdir is None:
+            return {}
+        workdir.off = saves_with_us and not workdir.note.dirs
+        if workdir.off:
+            return {}
+        if not workdir.scanned or (charge.end and workdir.unwatched):
+            workdir.scan(lambda path: self.watcher.watch_one(charge.key, WORKDIR, workdir.cwd, path))
+            self.events.wake()
+            charge.unheard = True  # Of what was there before we looked.
+            charge.polled = charge.polled or workdir.unwatched
+        tree = workdir.tree(left_out)
+        left_out += filter(None, [workdir.trouble])
+        return tree
 
     def _examine(self, charge: Charge, tree: completeness.Tree) -> None:
         """Look into files whose closing nobody may have heard: the agent was dead, or the kernel lost count."""
@@ -375,7 +412,9 @@ class Checkpointer:
         try:
             known = charge.known_in(self.objects.mark)
             files = {path: each for path, each in snapshot.files.items() if known.has(path, each, snapshot.before)}
-            sources = {path: (each.source, each.source_signature) for path, each in snapshot.sources.items()}
+            sources: dict[str, tuple[str, Signature | None]]
+            sources = {path: (charge.file_of(path), None) for path in files if path.startswith(PREFIX)}
+            sources.update((path, (each.source, each.source_signature)) for path, each in snapshot.sources.items())
             entries, sent = send_files(self.objects, prefix, charge.checkpoints, files, known, sources)
             manifest = charge.manifest(snapshot, entries, at)
             put(self.objects, key, sealed(json.dumps(manifest, separators=(",", ":")).encode()))
@@ -406,6 +445,8 @@ class Checkpointer:
         report["unit"] = snapshot.unit
         if any(shard_of(path) is not None for path in snapshot.files):
             report["sharded"] = True
+        if charge.workdir is not None and any(path.startswith(PREFIX) for path in snapshot.files):
+            report["found"] = charge.workdir.said
         charge.keep(snapshot, entries, report, self.objects.mark)
         self._tell(CheckpointStored(charge.key, report, self.objects.mark))
         self._trouble(f"checkpoints {charge.key}", "")

@@ -14,6 +14,7 @@ from headway_agent import own_steps, rounds
 from headway_agent.own_steps import Steps
 from headway_agent.rounds import Closed, Rounds
 from headway_agent.step_names import half_written
+from headway_agent.workdir_notes import entry_of, inner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Snapshot:
 
 def renamed(known: Knowledge, path: str) -> None:
     """An entry appeared under this name by a rename. Inside a subdirectory that is true of the one file only."""
-    if "/" in path:
+    if "/" in inner(path):
         known.renamed_inside.add(path)
     else:
         known.told[path] = RENAMED
@@ -342,7 +343,7 @@ def _notice_moves(known: Knowledge, tree: Tree) -> None:
 
 
 def _covered(told: Mapping[str, str], path: str) -> bool:
-    return path in told or "." in told or path.split("/")[0] in told
+    return path in told or "." in told or entry_of(path)[0] in told
 
 
 def _under(tree: Tree, path: str) -> Iterable[str]:
@@ -383,7 +384,7 @@ def _settle(known: Knowledge, tree: Tree, now: float, inspector: Inspector) -> N
     entries: dict[str, list[tuple[str, Signature]]] = {}
     for path, signature in tree.items():
         if path not in known.finished:
-            entry, _, rest = path.partition("/")
+            entry, rest = entry_of(path)
             entries.setdefault(entry, []).append((rest, signature))
     quiet: dict[str, tuple[tuple[Any, ...], float]] = {}
     for entry, files in entries.items():
@@ -414,7 +415,7 @@ def _settle_by_times(known: Knowledge, tree: Tree, still_s: Mapping[str, float],
     entries: dict[str, list[str]] = {}
     for path in tree:
         if path not in known.finished:
-            entries.setdefault(path.partition("/")[0], []).append(path)
+            entries.setdefault(entry_of(path)[0], []).append(path)
     for entry, files in entries.items():
         if is_half_written(entry) or any(still_s.get(path, 0.0) < known.settle_s for path in files):
             continue
@@ -483,7 +484,7 @@ def is_half_written(path: str) -> bool:
 
 def _habit(path: str) -> str:
     """The name of the entry at the top, whatever its numbers are."""
-    return NUMBER.sub("#", path.partition("/")[0])
+    return NUMBER.sub("#", entry_of(path)[0])
 
 
 def _name(path: str) -> str:

@@ -57,8 +57,9 @@ class FileEvents:
         directory_of: Callable[[str], str],
         tell: Callable[[Sequence[Seen], Sequence[Caught]], None],
         log: FactLog,
+        concerns: Callable[[Seen], bool] = lambda seen: True,
     ) -> None:
-        self.watcher = watcher
+        self.watcher, self._concerns = watcher, concerns
         self.put_by: dict[str, str] = {}  # By task: whether closed files are linked or copied; else neither.
         self._file_of, self._directory_of, self._tell, self._log = file_of, directory_of, tell, log
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -102,7 +103,7 @@ class FileEvents:
                 more = self.watcher.read()
                 if not more:
                     break
-                seen += more
+                seen += filter(self._concerns, more)
             if seen:
                 self._hear(seen)
         finally:

@@ -201,8 +201,13 @@ def may_matter(path: str) -> bool:
         or framework_of(path)
         or POINTER.fullmatch(name)
         or _folder_of(path)[0]
-        or any(mark.fullmatch(path) for _, mark, _ in _MARKS)
+        or mark_of(path)
     )
+
+
+def mark_of(path: str) -> str:
+    """The framework that names its files so; empty where none does."""
+    return next((framework for framework, mark, _ in _MARKS if mark.fullmatch(path)), "")
 
 
 def framework_of(path: str) -> str:

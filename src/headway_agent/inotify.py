@@ -6,10 +6,13 @@ and checkpointing.py looks now and then instead. file_events.py reads what is se
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from headway_agent.workdir_notes import PREFIX, WORKDIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ DEEP = IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE
 SHALLOW = IN_MOVED_TO | IN_CREATE
 HEAD = struct.Struct("iIII")
 DIRECTORIES_MAX = 4096  # Of one task. What lies in more of them is found by looking.
+FILES_FOUND_MAX = 20_000  # In one that is new in a working directory: data may have been unpacked there.
 
 # FOUND: a file that lay in a new directory before it could be watched; perhaps its close was missed.
 MOVED, WRITTEN, CLOSED, APPEARED, FOUND, MISSED = "moved", "written", "closed", "appeared", "found", "missed"
@@ -30,9 +34,33 @@ MOVED, WRITTEN, CLOSED, APPEARED, FOUND, MISSED = "moved", "written", "closed", 
 @dataclass(frozen=True)
 class Seen:
     task: str
-    place: str  # checkpoints, sdk or output
+    place: str  # checkpoints, sdk, output or workdir
     what: str
-    path: str = ""  # Relative to the place.
+    path: str = ""  # Relative to the place; of the working directory with its prefix.
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Whose directory it is: one may be the working directory of several tasks."""
+
+    task: str
+    place: str
+    top: str
+    path: str  # Relative to the top.
+
+    def inner(self, name: str) -> str:
+        return f"{self.path}/{name}" if self.path else name
+
+    def seen(self, what: str, path: str) -> Seen:
+        return Seen(self.task, self.place, what, PREFIX + path if self.place == WORKDIR else path)
+
+    def follows(self, path: str) -> bool:
+        """Whether a subdirectory is watched too."""
+        if self.place != WORKDIR:
+            return self.place == "checkpoints"
+        from headway_agent import frameworks  # Here: most nodes need it late, if ever.
+
+        return not frameworks.is_skipped(path)
 
 
 class Watcher:
@@ -40,7 +68,7 @@ class Watcher:
         self.fd = -1
         self._libc: Any = None
         self._lock = threading.RLock()  # Watches are added by the agent's loop, events read by another thread.
-        self._places: dict[int, tuple[str, str, str, str]] = {}  # task, place, its directory, path in it
+        self._watched: dict[int, list[Watched]] = {}
         self._of_task: dict[str, set[int]] = {}
 
     def open(self) -> bool:
@@ -57,40 +85,53 @@ class Watcher:
 
     def watch(self, task: str, place: str, directory: str) -> bool:
         """Watch a task's directory; the checkpoints' one with all that is below it."""
+        whole = Watched(task, place, directory, "")
         with self._lock:
-            if not self.open() or not self._add(task, place, directory, ""):
+            if not self.open() or not self._add(whole):
                 return False
-            return self._add_below(task, directory, "") if place == "checkpoints" else True
+            return self._add_below(whole) if place == "checkpoints" else True
 
-    def _add_below(self, task: str, directory: str, path: str) -> bool:
+    def watch_one(self, task: str, place: str, directory: str, path: str) -> bool:
+        """Watch one directory below another, and what is made in it from now on."""
+        with self._lock:
+            return self.open() and self._add(Watched(task, place, directory, path))
+
+    def _add_below(self, above: Watched) -> bool:
         fine = True
         try:
-            with os.scandir(os.path.join(directory, path)) as entries:
+            with os.scandir(os.path.join(above.top, above.path)) as entries:
                 inside = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return True  # Gone again.
-        for name in inside:
-            below = f"{path}/{name}" if path else name
-            fine = self._add(task, "checkpoints", directory, below) and self._add_below(task, directory, below) and fine
+        for below in (replace(above, path=above.inner(name)) for name in inside):
+            if above.follows(below.path):
+                fine = self._add(below) and self._add_below(below) and fine
         return fine
 
-    def _add(self, task: str, place: str, directory: str, path: str) -> bool:
-        mine = self._of_task.setdefault(task, set())
+    def _add(self, each: Watched) -> bool:
+        mine = self._of_task.setdefault(each.task, set())
         if len(mine) >= DIRECTORIES_MAX:
             return False
-        mask = (DEEP if place == "checkpoints" else SHALLOW) | IN_ONLYDIR | IN_DONT_FOLLOW
-        number = self._libc.inotify_add_watch(self.fd, os.fsencode(os.path.join(directory, path)), mask)
+        path = os.path.join(each.top, each.path)
+        mask = (DEEP if each.place in ("checkpoints", WORKDIR) else SHALLOW) | IN_ONLYDIR
+        mask |= 0 if each.place == WORKDIR else IN_DONT_FOLLOW  # A user's own folder may be a link to a larger disk.
+        number = self._libc.inotify_add_watch(self.fd, os.fsencode(path), mask)
         if number < 0:
-            return not os.path.isdir(os.path.join(directory, path))
-        self._places[number] = (task, place, directory, path)
+            return not os.path.isdir(path)
+        owners = self._watched.setdefault(number, [])
+        if each not in owners:
+            owners.append(each)
         mine.add(number)
         return True
 
     def drop(self, task: str) -> None:
         with self._lock:
             for number in self._of_task.pop(task, ()):
-                self._places.pop(number, None)
-                self._libc.inotify_rm_watch(self.fd, number)
+                left = [each for each in self._watched.pop(number, ()) if each.task != task]
+                if left:
+                    self._watched[number] = left
+                else:
+                    self._libc.inotify_rm_watch(self.fd, number)
 
     def read(self) -> list[Seen]:
         """What has happened since the last call. New subdirectories are watched from here on."""
@@ -111,26 +152,31 @@ class Watcher:
             if mask & IN_Q_OVERFLOW:
                 yield from (Seen(task, "checkpoints", MISSED) for task in list(self._of_task))
             elif mask & IN_IGNORED:
-                place = self._places.pop(number, None)
-                if place is not None:
-                    self._of_task.get(place[0], set()).discard(number)
-            elif number in self._places and name:
-                yield from self._one(number, mask, name)
+                for each in self._watched.pop(number, ()):
+                    self._of_task.get(each.task, set()).discard(number)
+            elif name:
+                for each in list(self._watched.get(number, ())):
+                    yield from self._one(each, mask, name)
 
-    def _one(self, number: int, mask: int, name: str) -> Iterator[Seen]:
-        task, place, directory, above = self._places[number]
-        path = f"{above}/{name}" if above else name
+    def _one(self, watched: Watched, mask: int, name: str) -> Iterator[Seen]:
+        path = watched.inner(name)
         if mask & IN_MOVED_TO:
-            yield Seen(task, place, MOVED, path)
+            yield watched.seen(MOVED, path)
         elif mask & IN_CLOSE_WRITE:
-            yield Seen(task, place, CLOSED, path)
+            yield watched.seen(CLOSED, path)
         else:
-            yield Seen(task, place, APPEARED if mask & (IN_CREATE | IN_ISDIR) else WRITTEN, path)
-        if place == "checkpoints" and mask & IN_ISDIR and mask & (IN_CREATE | IN_MOVED_TO):
-            self._add(task, place, directory, path)
-            self._add_below(task, directory, path)
-            if not mask & IN_MOVED_TO:
-                yield from (Seen(task, place, FOUND, each) for each in _files_below(directory, path))
+            yield watched.seen(APPEARED if mask & (IN_CREATE | IN_ISDIR) else WRITTEN, path)
+        if mask & IN_ISDIR and mask & (IN_CREATE | IN_MOVED_TO) and watched.follows(path):
+            below = replace(watched, path=path)
+            self._add(below)
+            self._add_below(below)
+            moved = bool(mask & IN_MOVED_TO)
+            if not moved or watched.place == WORKDIR:
+                what = MOVED if moved else FOUND
+                found = _files_below(watched.top, path)
+                if watched.place == WORKDIR:
+                    found = itertools.islice(found, FILES_FOUND_MAX)
+                yield from (watched.seen(what, each) for each in found)
 
 
 def _files_below(directory: str, path: str) -> Iterator[str]:

@@ -355,11 +355,11 @@ def send_files(
     directory: str,
     files: Mapping[str, Signature],
     known: Known,
-    sources: Mapping[str, tuple[str, Signature]] | None = None,
+    sources: Mapping[str, tuple[str, Signature | None]] | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
     """Send what is new of these files. Returns the manifest's entries and how many bytes travelled.
 
-    `sources`: copies from which to read instead, with their signatures.
+    `sources`: what to read instead; copies with their own signatures.
     """
     sources = sources or {}
     fresh = sum(sign[0] for name, sign in files.items() if known.files.get(name, ((), []))[0] != sign)

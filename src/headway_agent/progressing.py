@@ -12,10 +12,11 @@ import threading
 import time
 from collections import deque
 
-from headway_agent import preparing
+from headway_agent import preparing, workdir_notes
 from headway_agent.happenings import KeepAgain, Move, Salvage
 from headway_agent.inotify import Watcher
 from headway_agent.nodedir import boottime_s
+from headway_agent.workdir_notes import Note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from headway_agent.remote import Storage
 
 WATCH_AFTER_S = 0.1
+WORKDIR_AFTER_S = 1.0  # When the working directory is looked at: most tasks that are over sooner saved nothing there.
 NOTE_AFTER_S = 2.0  # When packages are looked for. A launcher may take its time before there is a Python:
 NOTE_AGAIN_S = 30.0
 PLACES = ("checkpoints", "output", "sdk")
@@ -46,6 +48,8 @@ class Progressing:
         self._thread: Checkpointer | None = None
         self._young: deque[tuple[float, str]] = deque()  # Tasks that began so lately that they are not watched yet.
         self._unnoted: deque[tuple[float, str]] = deque()  # Tasks whose packages nobody has looked for yet.
+        self._elsewhere: deque[tuple[float, str]] = deque()  # Tasks whose working directory nobody has looked at yet.
+        self._workdirs: dict[str, Note] = {}  # The same: where it is.
         self._watched: set[str] = set()
         self._asked: set[str] = set()
         self._first_failures: dict[str, float] = {}
@@ -75,17 +79,27 @@ class Progressing:
             write_whole(os.path.join(directory, ASKED), asked)
         if asked or duty.get("resume"):
             self._asked.add(duty["task"])
+        dirs = (asked.get("checkpoint") or {}).get("dirs") or ()
+        self._workdirs[duty["task"]] = Note(cwd, time.time_ns(), dirs)
+        if dirs:
+            self._note_workdir(duty["task"])
 
     def spawned(self, key: str) -> None:
         self._note_later(key)
+        if key in self._workdirs:
+            self._elsewhere.append((boottime_s() + WORKDIR_AFTER_S, key))
         if key in self._asked:
             self._watch(key)
         else:
             self._young.append((boottime_s() + WATCH_AFTER_S, key))
 
-    def found_going(self, key: str) -> None:
+    def found_going(self, key: str, started_at: float = 0.0) -> None:
         """An agent that has just started finds a task that runs already."""
         self._note_later(key)
+        cwd = asked_in(self._directory_of(key)).get("cwd")
+        if cwd and started_at:
+            self._workdirs[key] = Note(str(cwd), int(started_at * 1e9))
+            self._note_workdir(key)
         if key not in self._watched:
             self._watch(key)
 
@@ -98,10 +112,11 @@ class Progressing:
                     self._thread.failing(key, time.time() - float(at))
 
     def due_s(self) -> float | None:
-        for early in (self._young, self._unnoted):
+        queues = (self._young, self._unnoted, self._elsewhere)
+        for early in queues:
             while early and not self._going(early[0][1]):
                 early.popleft()
-        return min([early[0][0] for early in (self._young, self._unnoted) if early], default=None)
+        return min([early[0][0] for early in queues if early], default=None)
 
     def turn(self) -> None:
         now = boottime_s()
@@ -109,11 +124,25 @@ class Progressing:
             key = self._young.popleft()[1]
             if self._going(key):
                 self._watch(key)
+        while self._elsewhere and self._elsewhere[0][0] <= now:
+            key = self._elsewhere.popleft()[1]
+            if self._going(key) and self._note_workdir(key):
+                self.thread.attend(key)
         due = []
         while self._unnoted and self._unnoted[0][0] <= now:
             due.append(self._unnoted.popleft()[1])
         if any(map(self._going, due)):
             threading.Thread(target=self._note, args=(due,), name="packages", daemon=True).start()
+
+    def _note_workdir(self, key: str) -> bool:
+        """Note where it works, for whoever looks there; whether it could be noted."""
+        directory, note = self._directory_of(key), self._workdirs.pop(key, None)
+        try:
+            if note is not None and workdir_notes.read(directory) is None:
+                workdir_notes.write(directory, note)
+        except OSError:
+            return False  # A full disk: nothing could be kept from there either.
+        return True
 
     def _note_later(self, key: str) -> None:
         if key.endswith("/0"):  # The other tasks of a gang have the same.
@@ -143,8 +172,10 @@ class Progressing:
 
     def leftovers(self, key: str) -> bool:
         """Whether there is anything that may have to be kept."""
-        directory = self._directory_of(key)
-        if key in self._asked or os.path.exists(f"{directory}/{ASKED}"):
+        directory, note = self._directory_of(key), self._workdirs.get(key)
+        if note is not None and _changed_ns(note.cwd) > note.since_ns:
+            self._note_workdir(key)  # It is over before anybody looked, but has made something there.
+        if key in self._asked or os.path.exists(f"{directory}/{ASKED}") or workdir_notes.read(directory) is not None:
             return True
         return any(_holds_something(f"{directory}/{place}") for place in PLACES)
 
@@ -161,6 +192,7 @@ class Progressing:
 
     def forget(self, key: str) -> None:
         self._asked.discard(key)
+        self._workdirs.pop(key, None)
         self._first_failures.pop(key, None)
         if key in self._watched:
             self._watched.discard(key)
@@ -195,7 +227,8 @@ class Progressing:
             manifest = restoring.restore(objects, resume["key"], directory, work.check)
         except restoring.Bad as problem:
             raise preparing.BadCheckpoint(resume["key"], str(problem)) from None
-        tree = restoring.look(directory)
+        returned = self._put_back(work, manifest)
+        tree = {**restoring.look(directory), **returned}
         parts = {file["path"]: file["parts"] for file in manifest["files"]}
         files = {path: (signature, parts.get(path, [])) for path, signature in tree.items()}
         usual = manifest.get("usual") if isinstance(manifest.get("usual"), dict) else {}
@@ -204,14 +237,31 @@ class Progressing:
             work.directory, int(resume["step"]), manifest["how"], files, None, objects.mark, unit=unit, usual=usual
         )
 
+    def _put_back(self, work: preparing.Work, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """What of a checkpoint lay in the working directory goes there again."""
+        from headway_agent import returned_files
+
+        cwd = work.prepared.cwd or str(work.duty.get("workdir") or "") or f"{work.directory}/work"
+        dirs = (work.asked.get("checkpoint") or {}).get("dirs") or ()
+        return returned_files.put_back(work.key, work.directory, cwd, dirs, manifest)
+
 
 def asked_of(duty: Mapping[str, Any], cwd: str) -> dict[str, Any]:
     """What of a duty must outlive the agent; nothing for a task that asked for nothing."""
     progress = duty.get("progress") or {}
     asked = {word: progress[word] for word in ("checkpoint", "outputs", "artifacts_every_s") if progress.get(word)}
-    if asked.get("outputs"):
+    if asked:
         asked["cwd"] = cwd
     return asked
+
+
+def asked_in(directory: str) -> dict[str, Any]:
+    """What was asked for a task, as an agent before us has noted it."""
+    try:
+        with open(os.path.join(directory, ASKED)) as file:
+            return dict(json.load(file))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def write_whole(path: str, content: Mapping[str, Any]) -> None:
@@ -260,6 +310,13 @@ def machine_left_s(node_path: str, boot_id: str) -> float | None:
             return float(said["at_s"]) - boottime_s() if said["boot_id"] == boot_id else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _changed_ns(directory: str) -> int:
+    try:
+        return os.stat(directory).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _holds_something(directory: str) -> bool:

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from headway_agent.step_names import shape_of, step_in
+from headway_agent.workdir_notes import inner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _was_whole(rounds: Rounds) -> bool:
         return True
     if rounds.usual or rounds.writing:
         return False
-    alone = len(rounds.now) == 1 and all("/" not in path for path in rounds.now)
+    alone = len(rounds.now) == 1 and all("/" not in inner(path) for path in rounds.now)
     return alone or (rounds.failed_s is not None and rounds.failed_s - rounds.event_s >= _quiet_s(rounds))
 
 
@@ -164,7 +165,7 @@ def _confirmed(rounds: Rounds, each: Closed) -> bool:
 
 
 def _quiet_s(rounds: Rounds) -> float:
-    return QUIET_INSIDE_S if any("/" in path for path in rounds.now) else QUIET_S
+    return QUIET_INSIDE_S if any("/" in inner(path) for path in rounds.now) else QUIET_S
 
 
 def _finish(rounds: Rounds) -> None:

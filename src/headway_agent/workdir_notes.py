@@ -1,0 +1,70 @@
+"""What is noted of a task's working directory: where it is, since when files count as the job's, what was found there.
+
+The note lies in the task's own directory, so that an agent that starts anew knows it. workdir.py does the looking.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Sequence
+
+PREFIX = ".headway-workdir/"  # Of paths in trees and manifests that lie in the working directory.
+WORKDIR = "workdir"  # The place, as `checkpoints` and `output` are.
+NOTE = "workdir.json"
+CLOCK_REALTIME_COARSE = 5  # Files are dated by it or by a finer one, which is up to a tick (10 ms) ahead of it.
+TICK_S = 0.001
+
+
+@dataclass
+class Note:
+    cwd: str
+    since_ns: int  # What was changed later is the job's. In place that is since its first attempt began.
+    dirs: Sequence[str] = ()  # Asked for: kept whole.
+    found: Sequence[Sequence[str]] = ()  # Pattern and framework of each.
+    shared: list[list[int]] = field(default_factory=list)  # When other jobs ran there too: from, and until (0: still).
+
+
+def read(directory: str) -> Note | None:
+    try:
+        with open(os.path.join(directory, NOTE)) as file:
+            return Note(**json.load(file))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write(directory: str, note: Note) -> None:
+    path = os.path.join(directory, NOTE)
+    with open(path + ".new", "w") as file:
+        file.write(json.dumps(asdict(note), separators=(",", ":")))
+    os.replace(path + ".new", path)
+
+
+def inner(path: str) -> str:
+    """The path in its own root."""
+    return path[len(PREFIX) :] if path.startswith(PREFIX) else path
+
+
+def entry_of(path: str) -> tuple[str, str]:
+    """The entry at the top of its root, and the rest of the path below it."""
+    root = PREFIX if path.startswith(PREFIX) else ""
+    entry, _, rest = path[len(root) :].partition("/")
+    return root + entry, rest
+
+
+def turning_point_ns() -> int:
+    """A time between all that was written before the call and all that is written after it; may wait for a tick."""
+    now_ns = time.time_ns()
+    while time.clock_gettime_ns(CLOCK_REALTIME_COARSE) <= now_ns:
+        time.sleep(TICK_S)
+    return now_ns
+
+
+def is_in_place(directory: str, cwd: str) -> bool:
+    """Whether the task works in a directory of its user, not in one that was made for it."""
+    return not (cwd + "/").startswith(directory + "/")
