@@ -240,7 +240,7 @@ def test_a_folder_that_is_written_to_can_be_kept_as_it_is() -> None:
 
 def test_what_a_preemption_costs() -> None:
     lost = "it did not save when it was told to end: a preemption loses what came after its last save"
-    assert found(replace(RESUMED, count=ON), "notice") == f"{lost}, up to 2.0 s of work (3 steps this time)"
+    assert found(replace(RESUMED, count=ON), "notice") == f"{lost}, up to 2.0 s of work (3 steps done twice this time)"
     assert found(replace(RESUMED, count=AGAIN), "notice") == f"{lost}, up to 2.0 s of work"
     saved_last = replace(RESUMED.before, saves=(*SAVES, SaveSeen(23, 5.0, on_notice=True)))
     nothing = "it saved when it was told to end: a preemption loses nothing"

@@ -155,7 +155,7 @@ class Bar:
 
 def columns() -> int:
     try:
-        return os.get_terminal_size(2).columns - 1
+        return (os.get_terminal_size(2).columns or 80) - 1
     except OSError:
         return 79
 

@@ -82,14 +82,14 @@ def rehearse(
         with _ended_by_terminate():
             seen = Rehearsal(client, job["id"], within_s, stages).observe()
     except KeyboardInterrupt:
-        stages.say("interrupted; nothing is known yet")
+        stages.say("interrupted; it is not known whether the job resumes")
         return exits.INTERRUPTED
     finally:
         stages.end()
         _let_go(client, job["id"], stages, keep)
     verdict = rehearsal_verdict(seen)
     output.show(as_data(job, seen, verdict), lambda: page(output, verdict), lambda: [verdict.kind])
-    output.say(f"headway: its log: headway logs {job['id']}; its checkpoints: headway checkpoints {job['id']}")
+    output.say(f"headway: its log: headway logs {job['id']}")
     return {True: exits.OK, False: exits.ERROR, None: exits.USAGE}[verdict.resumes]
 
 
@@ -128,6 +128,7 @@ def _let_go(client: Any, job: str, stages: Stages, keep: bool) -> None:
     try:
         if client.stop(job, 0.0)["state"] not in ("succeeded", "failed", "cancelled"):
             client.wait(job, GONE_S_MAX)
+        stages.say(f"job {job} is stopped")
     except KeyboardInterrupt:
         stages.say(f"job {job} was asked to stop")
     except HeadwayError as error:

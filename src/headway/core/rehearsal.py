@@ -288,7 +288,8 @@ def _notice(seen: Observations) -> Remark:
     most = f", up to {show_duration(every_s)} of work" if every_s else ""
     found = f"it did not save when it was told to end: a preemption loses what came after its last save{most}"
     if redone and seen.count and seen.count.label:
-        found += f" ({redone:,} {advice.plural(seen.count.label, redone)} this time)"
+        done = "begun" if seen.count.label in ("epoch", "ep") else "done"
+        found += f" ({redone:,} {advice.plural(seen.count.label, redone)} {done} twice this time)"
     return Remark("notice", WARN, found, advice.SAVE_ON_NOTICE)
 
 
