@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from headway.cli.output import Output
+from headway.cli.rehearsal import Stages, warn_of_overwriting
 from headway.client import rehearsal
 from tests.client.fake_server import FakeServer
 from tests.waiting import wait_until
@@ -214,6 +216,19 @@ def test_the_job_is_an_ordinary_one_under_a_name_of_its_own(fake: FakeServer, he
     assert headway("doctor", "checkpoint").code == 2
     assert headway("doctor", "checkpoint", "--within", "soon", "train.py").code == 2
     assert fake.jobs == {}
+
+
+def test_a_model_that_could_be_written_over_is_named_beforehand(
+    headway: Callable, capfd: pytest.CaptureFixture[str], place: Path
+) -> None:
+    (place / "runs").mkdir()
+    for name in ("last.pt", "runs/best.ckpt", "runs/a.log", "z.bin"):
+        (place / name).write_text("x")
+    warn_of_overwriting(str(place), Stages(Output()))
+    said = "headway: it runs in this directory and may write over last.pt, z.bin and 1 more; --bundle runs a copy\n"
+    assert capfd.readouterr().err == said
+    warn_of_overwriting(str(place / "nowhere"), Stages(Output()))
+    assert capfd.readouterr().err == ""
 
 
 def test_interrupted_it_stops_the_job(

@@ -120,6 +120,13 @@ TABLE: list[tuple[str, Observations, str, str]] = [
         "no: it wrote runs/last.pt (2.0 KiB), which is not where checkpoints are kept",
     ),
     (
+        "it saves where nobody looks, and finds it there because nothing was lost",
+        replace(NOTHING, files=(FileSeen("last.pt", 2048),), count=ON),
+        "saves_nothing",
+        "no: it wrote last.pt (2.0 KiB), which is not where checkpoints are kept; attempt 2 went on with "
+        '"step 21" only because it ran in the same place',
+    ),
+    (
         "it never finishes a file",
         replace(NOTHING, files=(FileSeen("last.pt", 2048, kept=True),)),
         "not_restored",

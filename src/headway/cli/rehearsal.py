@@ -6,6 +6,8 @@ client/rehearsal.py watches it, core/rehearsal.py judges.
 
 from __future__ import annotations
 
+import glob
+import os
 import re
 import signal
 import sys
@@ -24,6 +26,7 @@ from headway.cli.output import Output, harmless, on_terminal
 from headway.cli.run import JobCommand, describe, job_options, show_dry
 from headway.core.errors import BadInput, HeadwayError
 from headway.core.rehearsal import RehearsalVerdict, rehearsal_verdict
+from headway.core.rehearsal_advice import MODEL_FILE
 
 if TYPE_CHECKING:
     from headway.client.preparing import Prepared
@@ -36,6 +39,7 @@ TIMES = re.compile(r"\([^)]*\)|[0-9]")
 GONE_S_MAX = 60.0
 SPARE_S = 600.0  # How much longer than needed it may run before it is ended, should nobody be there to do so.
 NAME_CHARS_MAX = 50
+FOLDERS_MAX, FILES_MAX = 100, 1000
 
 
 @click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
@@ -74,9 +78,11 @@ def rehearse(
     raw = as_rehearsal(prepared.raw, within_s)
     if dry_run:
         return show_dry(output, raw)
+    stages = Stages(output)
+    if prepared.bundle is None and not client.resolved.settings.server_url:
+        warn_of_overwriting(str(raw.get("workdir") or ""), stages)
     send(client, prepared, output)
     job = client.submit(raw, force=force).seen
-    stages = Stages(output)
     stages.say(f"job {job['id']} ({job['name']}) is submitted, as a rehearsal")
     try:
         with _ended_by_terminate():
@@ -104,6 +110,18 @@ def as_rehearsal(raw: Mapping[str, Any], within_s: float) -> dict[str, Any]:
     made |= {"name": f"{name}-rehearsal", "retries": 0, "tags": {**(raw.get("tags") or {}), TAG: "yes"}}
     made.setdefault("max_duration", within_s * 4 + SPARE_S)
     return made
+
+
+def warn_of_overwriting(workdir: str, stages: Stages) -> None:
+    """Say it beforehand where a rehearsal in place could write over a model of the caller's."""
+    models = []
+    for directory in (workdir, *sorted(glob.glob(f"{glob.escape(workdir)}/*/"))[:FOLDERS_MAX]):
+        names = sorted(os.listdir(directory))[:FILES_MAX] if os.access(directory, os.R_OK) else []
+        paths = [os.path.relpath(os.path.join(directory, name), workdir) for name in names if MODEL_FILE.search(name)]
+        models += [path for path in paths if os.path.isfile(os.path.join(workdir, path))]
+    if models:
+        more = f" and {len(models) - 2} more" if len(models) > 2 else ""
+        stages.say(f"it runs in this directory and may write over {', '.join(models[:2])}{more}; --bundle runs a copy")
 
 
 def as_data(job: Mapping[str, Any], seen: Observations, verdict: RehearsalVerdict) -> dict[str, Any]:

@@ -154,7 +154,7 @@ class Rehearsal:
         opened, look_at_s, shown_s = traces.Opened(self._names(before, resumed)), 0.0, math.inf
         while True:
             over = self._look()
-            if over or int(self.detail["attempt"] or 0) > number or resumed is None:
+            if over or int(self.detail["attempt"] or 0) > number or (resumed is None and not self.seen.files):
                 return
             ran_s = self._ran_s(number)
             saved = bool(self.saves.get(number))

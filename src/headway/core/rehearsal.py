@@ -230,6 +230,10 @@ def _nothing_to_resume(seen: Observations) -> tuple[str, Remark]:
     models = [file for file in seen.files if advice.MODEL.search(file.path)]
     if models:
         found = f"no: it wrote {_files(models)}, which is not where checkpoints are kept"
+        if seen.count is not None and seen.count.goes_on:
+            found += (
+                f'; {_second(seen)} went on with "{seen.count.taken_up_said}" only because it ran in the same place'
+            )
         return "saves_nothing", Remark("resumes", FAIL, found, advice.elsewhere([file.path for file in models]))
     wrote = f"; all that it wrote is {_files(seen.files)}" if seen.files else ""
     return "saves_nothing", Remark("resumes", FAIL, f"no: it saved nothing {within}{wrote}", advice.SAVE)

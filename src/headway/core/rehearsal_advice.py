@@ -38,11 +38,9 @@ COMPLETE: dict[str, tuple[str, tuple[str, ...]]] = {
 LOOK_FOR_IT = (
     "load what lies in $HEADWAY_CHECKPOINT_DIR at the start; headway.resume() says whether there is anything",
 )
-MODEL = re.compile(
-    r"\.(pt|pth|ckpt|bin|safetensors|pkl|pickle|joblib|h5|hdf5|keras|npz|npy|msgpack|distcp|gguf|state)$"
-    r"|ckpt|checkpoint|snapshot|weights",
-    re.IGNORECASE,
-)
+_MODEL = r"\.(pt|pth|ckpt|bin|safetensors|pkl|pickle|joblib|h5|hdf5|keras|npz|npy|msgpack|distcp|gguf|state)$"
+MODEL_FILE = re.compile(_MODEL, re.IGNORECASE)
+MODEL = re.compile(_MODEL + "|ckpt|checkpoint|snapshot|weights", re.IGNORECASE)
 FRAMEWORKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(^|/)checkpoint-\d+/"), "Hugging Face Trainer: trainer.train(resume_from_checkpoint=resume_path())"),
     (re.compile(r"\.ckpt$"), 'Lightning: trainer.fit(…, ckpt_path="last"), or the path of headway.training.lightning'),
