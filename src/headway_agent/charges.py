@@ -92,6 +92,8 @@ class Charge:
             from headway_agent.workdir import Workdir  # Here: many tasks are over before it is of any use.
 
             self.workdir = Workdir(self.key, self.directory, note)
+            if not self.end:
+                self.workdir.enter()
 
     def has_in_workdir(self, path: str) -> bool:
         """Whether this file of the working directory, of which something was heard, is kept."""

@@ -262,9 +262,9 @@ class Checkpointer:
             objects = self._place()
             self._tell(Salvaged(key, objects.mark if objects is not None else ""))
             return
-        charge.open_workdir()
         self.events.put_by.pop(key, None)  # Nobody writes to its files any more.
         charge.end, charge.first_failure_at = end, first_failure_at
+        charge.open_workdir()
         charge.unheard = True
         charge.look_at_s = charge.artifacts_at_s = 0.0
         charge.backoff_s = 0.0

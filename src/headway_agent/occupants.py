@@ -51,9 +51,13 @@ def enter(me: Occupant) -> None:
         pass
 
 
-def others(me: Occupant) -> list[Occupant]:
+def others(me: Occupant) -> Iterator[Occupant]:
     """Those of other jobs that are there now and could be mistaken for this one. Notes of the dead are removed."""
-    return sorted((each for each in _all(me) if me.is_disturbed_by(each)), key=lambda each: each.since_ns)
+    return (each for each in _all(me) if me.is_disturbed_by(each))
+
+
+def is_there(one: Occupant) -> bool:
+    return os.path.isdir(one.directory)
 
 
 def _all(me: Occupant) -> Iterator[Occupant]:
@@ -65,7 +69,7 @@ def _all(me: Occupant) -> Iterator[Occupant]:
     for name in names:
         path = os.path.join(folder, name)
         found = _read(path)
-        if found is not None and os.path.isdir(found.directory):
+        if found is not None and is_there(found):
             yield found
         elif not name.endswith(".new"):
             try:

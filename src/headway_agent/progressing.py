@@ -173,8 +173,8 @@ class Progressing:
     def leftovers(self, key: str) -> bool:
         """Whether there is anything that may have to be kept."""
         directory, note = self._directory_of(key), self._workdirs.get(key)
-        if note is not None and _changed_ns(note.cwd) > note.since_ns:
-            self._note_workdir(key)  # It is over before anybody looked, but has made something there.
+        if note is not None and _has_made_something(note):
+            self._note_workdir(key)  # It is over before anybody looked.
         if key in self._asked or os.path.exists(f"{directory}/{ASKED}") or workdir_notes.read(directory) is not None:
             return True
         return any(_holds_something(f"{directory}/{place}") for place in PLACES)
@@ -312,11 +312,20 @@ def machine_left_s(node_path: str, boot_id: str) -> float | None:
         return None
 
 
-def _changed_ns(directory: str) -> int:
+def _has_made_something(note: Note) -> bool:
+    """Whether a folder, or a file that may be a checkpoint, is new in a working directory."""
     try:
-        return os.stat(directory).st_mtime_ns
+        if os.stat(note.cwd).st_mtime_ns <= note.since_ns:
+            return False
+        from headway_agent import frameworks  # Here: an idle node need not carry it.
+
+        with os.scandir(note.cwd) as entries:
+            likely = [
+                each for each in entries if frameworks.may_matter(each.name) or each.is_dir(follow_symlinks=False)
+            ]
+        return any(each.stat(follow_symlinks=False).st_ctime_ns > note.since_ns for each in likely)
     except OSError:
-        return 0
+        return False
 
 
 def _holds_something(directory: str) -> bool:

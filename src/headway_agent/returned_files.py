@@ -43,7 +43,7 @@ def put_back(
     found = [[each.pattern, each.framework] for each in frameworks.found_in(files)]
     note = Note(cwd, int(origin["since_ns"]) if own else workdir_notes.turning_point_ns(), dirs, found)
     aside = os.path.join(cwd, ASIDE, f"{job}-before-attempt-{attempt}")
-    if own and not _others(job, directory, note):
+    if own and not _is_shared(job, directory, note):
         _set_aside_leftovers(note, set(files), aside)
     for path in files:
         if in_place and not own and os.path.lexists(os.path.join(cwd, path)):
@@ -55,9 +55,9 @@ def put_back(
     return {PREFIX + path: signature_of(os.lstat(os.path.join(cwd, path))) for path in files}
 
 
-def _others(job: str, directory: str, note: Note) -> list[Occupant]:
+def _is_shared(job: str, directory: str, note: Note) -> bool:
     me = Occupant(job, directory, os.path.realpath(note.cwd), note.since_ns, tuple(note.dirs))
-    return occupants.others(me)
+    return any(True for _ in occupants.others(me))
 
 
 def _set_aside_leftovers(note: Note, restored: set[str], aside: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
+from itertools import islice
 
 from headway_agent import frameworks, occupants, workdir_notes
 from headway_agent.frameworks import Found
@@ -32,6 +33,7 @@ ENTRIES_OF_ONE_MAX = 10_000
 DEPTH_MAX = 12
 WRITTEN_MAX = 5000
 WATCHES_MAX = 1000
+OTHERS_READ_MAX = 20
 SCAN_EVERY_S, SCAN_PART = 10.0, 0.005  # Where not all of it is watched: how often, and what part of the time at most.
 ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")  # A folder with one of these holds programs.
 
@@ -50,10 +52,13 @@ class Workdir:
         self.off = False  # The job saves elsewhere.
         self._cut = False  # There was more than a look may take.
         self._written: set[str] = set()  # What may be a part of checkpoints, by its name.
-        self._others: list[Occupant] = []
+        self._other: Occupant | None = None  # A task of another job that is there too.
         self._scan_at_s = 0.0
         self._watches = 0
         self._changed_only = self.me.cwd in ("/", os.path.realpath(os.path.expanduser("~")))
+
+    def enter(self) -> None:
+        """Let other tasks of this machine know that this one is there."""
         if self.in_place:
             occupants.enter(self.me)
 
@@ -68,9 +73,8 @@ class Workdir:
     def trouble(self) -> str:
         """Why what is saved there may not be kept; empty when all is well."""
         advice = "name where it saves: checkpoint: {dir: …}"
-        if self._others and (self.note.dirs or self.found or self._written):
-            jobs = ", ".join(sorted({each.job for each in self._others})[:3])
-            return f"{self.cwd}: job {jobs} runs there too, so what is saved there now is not kept; {advice}"
+        if self._other is not None and (self.note.dirs or self.found or self._written):
+            return f"{self.cwd}: job {self._other.job} runs there too, so what is saved there is not kept; {advice}"
         if self._cut and not self.found:
             return f"{self.cwd}: too large to look for checkpoints in all of it; {advice}"
         return ""
@@ -151,13 +155,15 @@ class Workdir:
 
     def _meet_others(self) -> None:
         """Note since when other jobs run in the same directory, and when they are gone."""
-        if not self.in_place:
+        if not self.in_place or (self._other is not None and occupants.is_there(self._other)):
             return
-        self._others = occupants.others(self.me)
+        others = list(islice(occupants.others(self.me), OTHERS_READ_MAX))
+        self._other = others[0] if others else None
         is_open = bool(self.note.shared) and not self.note.shared[-1][1]
-        if self._others and not is_open:
-            self.note.shared.append([max(self._others[0].since_ns, self.note.since_ns), 0])
-        elif is_open and not self._others:
+        if others and not is_open:
+            first_ns = min(each.since_ns for each in others)
+            self.note.shared.append([max(first_ns, self.note.since_ns), 0])
+        elif is_open and self._other is None:
             self.note.shared[-1][1] = workdir_notes.turning_point_ns()
         else:
             return

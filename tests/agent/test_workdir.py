@@ -42,7 +42,9 @@ class Place:
         self, key: str = "job1/1/0", cwd: Path | None = None, dirs: Sequence[str] = (), since_ns: int | None = None
     ) -> Workdir:
         note = Note(str(cwd or self.cwd), tick() if since_ns is None else since_ns, list(dirs))
-        return Workdir(key, self.directory(key), note)
+        made = Workdir(key, self.directory(key), note)
+        made.enter()
+        return made
 
 
 @pytest.fixture
