@@ -10,7 +10,7 @@ import json
 import os
 from collections import Counter
 
-from headway_agent import completeness, staged_files, workdir_notes
+from headway_agent import completeness, rounds, staged_files, workdir_notes
 from headway_agent.completeness import Inspector, Knowledge, Snapshot
 from headway_agent.file_events import STAGED, first_output
 from headway_agent.moving import is_here
@@ -223,7 +223,7 @@ class Charge:
         self.report = kept["report"]
         self.knowledge.habits = set(kept.get("habits") or ())
         self.knowledge.rounds.usual = Counter({str(shape): int(n) for shape, n in (kept.get("usual") or {}).items()})
-        self.knowledge.rounds.before = dict(tree)
+        rounds.starts_after(self.knowledge.rounds, tree)
         self.knowledge.steps.unit = str(kept.get("unit") or "")
         if self.report is not None:
             self.knowledge.steps.own = int(kept["step"])

@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from headway_agent import artifacts, completeness, file_formats, staged_files
 from headway_agent.charges import Charge
 from headway_agent.completeness import CUT, WHOLE
-from headway_agent.file_events import GATHER_S, STAGED, FileEvents
+from headway_agent.file_events import GATHER_S, STAGED, Caught, FileEvents
 from headway_agent.happenings import (
     WAIT,
     ArtifactStored,
@@ -29,7 +29,7 @@ from headway_agent.happenings import (
     Troubled,
     unkept_words,
 )
-from headway_agent.inotify import APPEARED, FOUND, MISSED, MOVED, WRITTEN
+from headway_agent.inotify import APPEARED, CLOSED, FOUND, MISSED, MOVED, WRITTEN
 from headway_agent.nodedir import boottime_s
 from headway_agent.parts import Changed, send_files
 from headway_agent.progress import STEPS_EVERY_S
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Sequence
 
     from headway_agent.completeness import Signature
-    from headway_agent.file_events import Caught
     from headway_agent.happenings import Fact
     from headway_agent.inotify import Seen, Watcher
     from headway_agent.nodedir import FactLog
@@ -181,33 +180,37 @@ class Checkpointer:
         charge = self._charges.get(seen.task)
         return charge is not None and charge.workdir is not None and charge.workdir.matters(seen.path)
 
-    def _heard(self, told: Sequence[Seen], caught: Sequence[Caught]) -> None:
+    def _heard(self, told: Sequence[Seen | Caught]) -> None:
         """Called by the other thread."""
-        self._ask(lambda: self._take_in(told, caught))
+        self._ask(lambda: self._take_in(told))
 
-    def _take_in(self, told: Sequence[Seen], caught: Sequence[Caught]) -> None:
+    def _take_in(self, told: Sequence[Seen | Caught]) -> None:
         now = boottime_s()
-        for seen in told:
-            self._saw(seen, now)
-        for each in caught:
+        for each in told:
             charge = self._take_up(each.task, False)
-            if charge is None or (each.place == WORKDIR and not charge.has_in_workdir(each.path)):
-                staged_files.drop(each.source)
-                continue
-            charge.copies |= {each.source} - {""}
-            if each.verdict != CUT and not each.doubtful:
-                what = Closed(
-                    each.signature, each.at_s, completeness.CLOSED, each.verdict == WHOLE, each.source,
-                    each.source_signature,
-                )  # fmt: skip
-                completeness.closed(charge.knowledge, each.path, what)
-                charge.read_printed(each.printed_bytes)
-            charge.look_by(now)
+            if isinstance(each, Caught):
+                self._caught(charge, each)
+            elif charge is not None:
+                self._saw(charge, each, now)
+            if charge is not None and each.place not in ("sdk", "output"):
+                charge.look_by(now + GATHER_S)
 
-    def _saw(self, seen: Seen, now: float) -> None:
-        charge = self._take_up(seen.task, False)
-        if charge is None:
+    def _caught(self, charge: Charge | None, caught: Caught) -> None:
+        if charge is None or (caught.place == WORKDIR and not charge.has_in_workdir(caught.path)):
+            staged_files.drop(caught.source)
             return
+        charge.copies |= {caught.source} - {""}
+        if caught.verdict == CUT or caught.doubtful:
+            completeness.closed_in_vain(charge.knowledge, caught.path, caught.at_s)
+        else:
+            self._read_metrics(charge)
+            charge.read_printed(caught.printed_bytes)
+            told, whole = dict(charge.knowledge.steps.told()), caught.verdict == WHOLE
+            copy = (caught.source, caught.source_signature)
+            what = Closed(caught.signature, caught.at_s, completeness.CLOSED, whole, *copy, told)
+            completeness.closed(charge.knowledge, caught.path, what)
+
+    def _saw(self, charge: Charge, seen: Seen, now: float) -> None:
         if seen.place == "sdk":
             charge.sdk_at_s = 0.0
         if seen.place in ("sdk", "output") or (seen.place == WORKDIR and not charge.has_in_workdir(seen.path)):
@@ -217,12 +220,13 @@ class Checkpointer:
         elif seen.what in (WRITTEN, APPEARED, FOUND):
             charge.rewrites = charge.rewrites or seen.path in charge.knowledge.kept
             completeness.touched(charge.knowledge, seen.path, now)
+        elif seen.what == CLOSED:
+            completeness.closed_in_vain(charge.knowledge, seen.path, now)
         elif seen.what == MISSED:
             self._log.say("events were lost", task=charge.key)
             charge.unheard = True
             if charge.workdir is not None:
                 charge.workdir.scanned = False
-        charge.look_by(now + GATHER_S)
 
     def _open(self, key: str, polled: bool) -> None:
         charge = self._take_up(key, polled)
@@ -366,7 +370,7 @@ class Checkpointer:
         """Look into files whose closing nobody may have heard: the agent was dead, or the kernel lost count."""
         charge.unheard = False
         known, now = charge.knowledge, boottime_s()
-        for path, signature in tree.items():
+        for path, signature in sorted(tree.items(), key=lambda each: each[1][1]):  # As they were written.
             if completeness.is_known(known, path, signature):
                 continue
             whole = charge.inspector.format(path) == WHOLE
@@ -471,10 +475,7 @@ class Checkpointer:
         if charge.sdk_at_s is None or (charge.sdk_at_s > now and not charge.end):
             return
         charge.sdk_at_s = now + SDK_EVERY_S if os.path.isdir(f"{charge.directory}/sdk") else None
-        steps = (_step_of(line) for line in map(_said, reversed(_new_lines(charge, "metrics.jsonl"))) if line)
-        last = next((step for step in steps if step is not None), None)  # The newest alone: there may be thousands.
-        if last is not None:
-            charge.knowledge.steps.metrics = last
+        self._read_metrics(charge)
         for line in filter(None, map(_said, _new_lines(charge, "declared.jsonl"))):
             step = _step_of(line)
             metrics = line.get("metrics")
@@ -493,6 +494,12 @@ class Checkpointer:
         if step is not None and step != charge.step_said and due:
             charge.step_said, charge.step_said_s = step, now
             self._tell(Stepped(charge.key, step))
+
+    def _read_metrics(self, charge: Charge) -> None:
+        steps = (_step_of(line) for line in map(_said, reversed(_new_lines(charge, "metrics.jsonl"))) if line)
+        last = next((step for step in steps if step is not None), None)  # The newest alone: there may be thousands.
+        if last is not None:
+            charge.knowledge.steps.metrics = last
 
     # --- artifacts ---
 

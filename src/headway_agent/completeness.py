@@ -107,10 +107,17 @@ def closed(known: Knowledge, path: str, what: Closed) -> None:
         rounds.closed(known.rounds, path, what, what.at_s)
 
 
+def closed_in_vain(known: Knowledge, path: str, now: float) -> None:
+    """A file was closed, and is cut, or is written to again already: what was saved with it is no checkpoint."""
+    if counts(known, path):
+        rounds.closed(known.rounds, path, Closed((0, 0, 0), now, CLOSED, lost=True), now)
+
+
 def is_known(known: Knowledge, path: str, signature: Signature) -> bool:
     """Whether anything was heard of this file as it is now, or it does not count."""
     heard = known.rounds.now.get(path)
-    if path in known.finished or (heard is not None and heard.signature == signature):
+    finished = known.finished.get(path, ((), ""))[0]
+    if finished == signature or (heard is not None and heard.signature == signature):
         return True
     return _covered(known.told, path) or not counts(known, path)
 
@@ -199,7 +206,7 @@ def look(
     if known.marker:
         _find_markers(known, tree)
     known.finished = {path: each for path, each in known.finished.items() if tree.get(path) == each[0]}
-    _take_round(known, tree, now, end)
+    _take_round(known, tree, now, end, inspector)
     if dict(tree) != known.before:
         known.changed_s = now
         known.before = dict(tree)
@@ -247,7 +254,7 @@ def _in_a_round(known: Knowledge, tree: Tree, path: str, now: float) -> bool:
     return rounds.awaits_more(known.rounds, path)
 
 
-def _take_round(known: Knowledge, tree: Tree, now: float, end: str) -> None:
+def _take_round(known: Knowledge, tree: Tree, now: float, end: str, inspector: Inspector) -> None:
     """What was saved together is finished together, or not at all."""
     for path in known.renamed_inside:
         if path in tree and path not in known.rounds.now and path not in known.kept:
@@ -265,11 +272,25 @@ def _take_round(known: Knowledge, tree: Tree, now: float, end: str) -> None:
     if found and any(not each.source and tree.get(path) != each.signature for path, each in found.items()):
         known.overtaken = True
         found = {}
-    known.due = {**known.due, **found} if found else known.due
+    before, known.due = known.due, {**known.due, **found}
+    if found and not _of_one_step(found, inspector):
+        known.due = before
     known.due = {path: each for path, each in known.due.items() if path in tree}
     for path, each in known.due.items():
         if path not in known.finished or known.finished[path][0] == each.signature:
             known.finished[path] = (each.signature, min(each.how, _how(known, path), key=STRENGTH.__getitem__))
+
+
+def _of_one_step(found: Mapping[str, Closed], inspector: Inspector) -> bool:
+    """Whether no two files that were saved together say that they are of different steps."""
+    if len(found) < 2:
+        return True
+    told: dict[str, int] = {}
+    for path in list(found)[: own_steps.CONTENTS_READ_MAX]:
+        step = inspector.step(path)
+        if step is not None and told.setdefault(step.unit, step.number) != step.number:
+            return False
+    return True
 
 
 def _strangers(known: Knowledge, tree: Tree) -> bool:
@@ -453,7 +474,8 @@ def _due(known: Knowledge, tree: Tree, declared_now: Iterable[str], inspector: I
         return None
     how = min((known.finished[path][1] for path in new), key=STRENGTH.__getitem__)
     leading = [path for path in new if known.finished[path][1] == how]
-    step, unit = own_steps.choose(known.steps, leading, known.finished, known.kept, inspector.step)
+    seen = known.steps.seen_at(known.due[path].seen for path in leading if path in known.due)
+    step, unit = own_steps.choose(known.steps, leading, known.finished, known.kept, inspector.step, seen)
     files_now = {path: each[0] for path, each in known.finished.items()}
     # What is being written anew is kept as it was: without it, the snapshot would be less than the one before.
     before = {path: each[0] for path, each in known.kept.items() if path in tree and path not in files_now}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from headway_agent import file_formats, staged_files
 from headway_agent.completeness import is_half_written
-from headway_agent.inotify import APPEARED, CLOSED, FOUND, MISSED, WRITTEN
+from headway_agent.inotify import CLOSED, FOUND, WRITTEN, Seen
 from headway_agent.nodedir import boottime_s
 from headway_agent.task_processes import TaskProcesses
 
@@ -24,11 +24,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Sequence
 
-    from headway_agent.inotify import Seen, Watcher
+    from headway_agent.inotify import Watcher
     from headway_agent.nodedir import FactLog
     from headway_agent.rounds import Signature
 
-GATHER_S = 0.05  # Events that come together are looked at together.
+GATHER_S = 0.05  # Events that come together are looked at together;
+HEAR_S = 0.01  # but they are heard sooner: how far the job was at a close is what it had told by then.
 AGAIN_S = 0.2
 STAGED = "staged"
 
@@ -55,7 +56,7 @@ class FileEvents:
         watcher: Watcher,
         file_of: Callable[[str, str, str], str],
         directory_of: Callable[[str], str],
-        tell: Callable[[Sequence[Seen], Sequence[Caught]], None],
+        tell: Callable[[Sequence[Seen | Caught]], None],
         log: FactLog,
         concerns: Callable[[Seen], bool] = lambda seen: True,
     ) -> None:
@@ -88,9 +89,8 @@ class FileEvents:
                 ready, _, _ = select.select(ends, [], [])
                 if self._wake_r in ready:
                     os.read(self._wake_r, 4096)
-                else:
-                    time.sleep(GATHER_S)  # A rank that writes a large file must not wake us with each of its writes.
                 self._turn()
+                time.sleep(HEAR_S)  # A rank that writes a large file must not wake us with each of its writes.
             except Exception as error:  # Whatever went wrong with one file, the others are still to be seen.
                 self._log.say("hearing failed", error=repr(error), where=traceback.format_exc()[-2000:])
                 time.sleep(AGAIN_S)
@@ -111,18 +111,30 @@ class FileEvents:
                 each.set()
 
     def _hear(self, seen: Sequence[Seen]) -> None:
-        last = {(each.task, each.place, each.path): each.what for each in seen}
-        closed = [each for each, what in last.items() if what in (CLOSED, FOUND)]
-        # Of a thousand writes to one file the first tells as much.
-        told = list(dict.fromkeys(each for each in seen if each.what not in (CLOSED, FOUND)))
-        touched = {(each.task, each.place, each.path) for each in told if each.what in (WRITTEN, APPEARED, MISSED)}
-        told += [each for each in seen if each.what == FOUND and (each.task, each.place, each.path) not in touched]
-        self._ended = {}
-        caught = [each for each in (self._catch(*which) for which in closed) if each is not None]
-        self._tell(told, caught)
+        """Tell it in the order in which it happened; of a thousand writes to one file the first, and its last close."""
+        last = {(each.task, each.place, each.path): number for number, each in enumerate(seen)}
+        self._ended = {task: False for task in {each.task for each in seen} if self._processes.meet(task)}
+        told: list[Seen | Caught] = []
+        written: set[Seen] = set()
+        for number, each in enumerate(seen):
+            newest = last[each.task, each.place, each.path] == number
+            caught = self._catch(each) if newest and each.what in (CLOSED, FOUND) else None
+            if each.what == WRITTEN and each in written:
+                continue
+            if caught is None or each.what == FOUND:
+                told.append(each)  # A close alone: it came too late to be of use.
+            if caught is not None:
+                told.append(caught)
+            if each.what == WRITTEN:
+                written.add(each)
+            elif each.what == CLOSED:
+                written.discard(Seen(each.task, each.place, WRITTEN, each.path))
+        if told:
+            self._tell(told)
 
-    def _catch(self, task: str, place: str, path: str) -> Caught | None:
+    def _catch(self, seen: Seen) -> Caught | None:
         """The file as it was closed; None when it is being written to again, or is none that counts."""
+        task, place, path = seen.task, seen.place, seen.path
         if place in ("sdk", "output") or is_half_written(path):
             return None
         file = self._file_of(task, place, path)
@@ -135,9 +147,8 @@ class FileEvents:
             if not stat.S_ISREG(found.st_mode) or staged_files.has_writer(fd):
                 return None
             return self._caught(task, place, path, file, fd, found)
-        except OSError as error:
-            self._log.say("not put by", task=task, path=path, error=str(error))
-            return None
+        except OSError:
+            return None  # Removed meanwhile.
         finally:
             os.close(fd)
 
@@ -145,24 +156,30 @@ class FileEvents:
         signature = (found.st_size, found.st_mtime_ns, found.st_ino)
         verdict, printed = file_formats.check(file).verdict, self._printed_bytes(task)
         source, of_source = "", (0, 0, 0)
-        how = self.put_by.get(task, "")
-        if how and verdict != file_formats.CUT:
-            source = staged_files.put_by(file, fd, f"{self._directory_of(task)}/{STAGED}", how)
-            of_source = staged_files.signature_at(source)
+        if task in self.put_by and verdict != file_formats.CUT:
+            source, of_source = self._put_by(task, file, fd)
         if staged_files.signature_at(file) != signature or of_source[0] not in (signature[0], 0):
             staged_files.drop(source)
             return None  # The next save has begun; its close will come.
         doubtful = verdict == file_formats.UNKNOWN and self._has_one_ended(task)
         return Caught(task, place, path, signature, boottime_s(), verdict, source, of_source, printed, doubtful)
 
+    def _put_by(self, task: str, file: str, fd: int) -> tuple[str, Signature]:
+        try:
+            source = staged_files.put_by(file, fd, f"{self._directory_of(task)}/{STAGED}", self.put_by[task])
+            return source, staged_files.signature_at(source)
+        except OSError as error:  # A full disk: the file itself may still be there when it is stored.
+            self._log.say("not put by", task=task, path=file, error=str(error))
+            return "", (0, 0, 0)
+
     def _has_one_ended(self, task: str) -> bool:
         if task not in self._ended:
-            self._ended[task] = self._processes.has_one_ended(self._directory_of(task))
+            self._ended[task] = self._processes.has_one_ended(task)
         return self._ended[task]
 
     def forget(self, task: str) -> None:
         self.put_by.pop(task, None)
-        self._processes.forget(self._directory_of(task))
+        self._processes.forget(task)
 
     def _printed_bytes(self, task: str) -> int:
         try:

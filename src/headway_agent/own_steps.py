@@ -12,14 +12,14 @@ from headway_agent.step_names import step_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterable, Mapping
+    from typing import Callable, Iterable, Mapping
 
     from headway_agent.step_names import NamedStep
 
     Found = Mapping[str, tuple[tuple[int, int, int], str]]  # By path: signature, and how it is known.
 
 STEP, SAVES = "step", "save"
-PRINTED_UNITS = ("step", "epoch")
+TOLD_UNITS = ("step", "epoch")
 CONTENTS_READ_MAX = 8
 TELLING = ("trainer_state.json",)  # Read before other files.
 
@@ -36,15 +36,27 @@ class Steps:
     @property
     def seen(self) -> int | None:
         """How far the job is, in the unit of its checkpoints."""
-        if self.unit in ("", STEP) and self.metrics is not None:
-            return self.metrics
-        return self.printed.get(self.unit or STEP)
+        return self.told().get(self.unit or STEP)
+
+    def told(self) -> dict[str, int]:
+        """How far the job has told it is, by unit. What it logs goes before what it prints."""
+        return self.printed if self.metrics is None else {**self.printed, STEP: self.metrics}
+
+    def seen_at(self, closes: Iterable[Mapping[str, int] | None]) -> Mapping[str, int]:
+        """How far it was at the first of these closes; as it is now where nobody noted it."""
+        noted = [each for each in closes if each is not None]
+        return min(noted, key=lambda each: tuple(each.values())) if noted else self.told()
 
 
 def choose(
-    steps: Steps, new: Iterable[str], finished: Found, kept: Found, read: Callable[[str], NamedStep | None]
+    steps: Steps,
+    new: Iterable[str],
+    finished: Found,
+    kept: Found,
+    read: Callable[[str], NamedStep | None],
+    seen: Mapping[str, int],
 ) -> tuple[int, str]:
-    """The step of a checkpoint in which these files are new, and its unit."""
+    """The step of a checkpoint in which these files are new, and its unit. `seen`: how far the job was, as it told."""
     new = list(new)
     said = [step for path, step in steps.declared.items() if any(is_under(file, path) for file in new)]
     if said:
@@ -53,7 +65,7 @@ def choose(
     fresh = [path for path in new if path not in kept]
     if fresh and _left_over(steps, fresh, finished, kept):
         return steps.last, steps.unit or STEP
-    candidates = list(_candidates(steps, fresh, new, read))
+    candidates = list(_candidates(fresh, new, read, seen))
     usual = [(number, unit) for number, unit in candidates if unit == steps.unit]
     for number, unit in usual or candidates:
         if steps.own is None or number >= steps.own:
@@ -64,18 +76,16 @@ def choose(
 
 
 def _candidates(
-    steps: Steps, fresh: Iterable[str], new: list[str], read: Callable[[str], NamedStep | None]
+    fresh: Iterable[str], new: list[str], read: Callable[[str], NamedStep | None], seen: Mapping[str, int]
 ) -> Iterable[tuple[int, str]]:
     named = [step for step in map(step_in, fresh) if step is not None]
     yield from _largest(step for step in named if step.unit == STEP)
     telling = sorted(new, key=lambda path: (path.rpartition("/")[2] not in TELLING, path))
     yield from _largest(filter(None, map(read, telling[:CONTENTS_READ_MAX])))
     yield from _largest(step for step in named if step.unit != STEP)
-    if steps.metrics is not None:
-        yield steps.metrics, STEP
-    for unit in PRINTED_UNITS:
-        if unit in steps.printed:
-            yield steps.printed[unit], unit
+    for unit in TOLD_UNITS:
+        if unit in seen:
+            yield seen[unit], unit
 
 
 def _largest(found: Iterable[NamedStep]) -> list[tuple[int, str]]:
@@ -107,8 +117,3 @@ def taken(steps: Steps, step: int, unit: str) -> None:
 
 def is_under(file: str, path: str) -> bool:
     return path == "." or file == path or file.startswith(path + "/")
-
-
-def shown(steps: Steps) -> dict[str, Any]:
-    """What an agent after this one must know."""
-    return {"unit": steps.unit, "own": steps.own}

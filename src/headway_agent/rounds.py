@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
     Signature = tuple[int, int, int]  # size, mtime in ns, inode
 
-QUIET_S = 0.5  # After the last event of a first round: who saves two files opens the second right after the first.
+QUIET_S = 1.0  # After the last event of a first round: who saves two files opens the second right after the first.
 QUIET_INSIDE_S = 2.0  # The same where a directory is filled: more may follow each file.
+QUIET_UNUSUAL_S = 5.0  # The same where something is missing that came the time before.
 CONFIRM_S = 1.0  # A close may have come with the death of its writer: that is known by then.
+GAP_S = 0.05  # A pause within a round that is longer than this, and than twice the one before it, parts two rounds.
 HELD_OPEN_S = 30.0  # What is written to for so long without a close is a log, or the like: no round waits for it.
 
 
@@ -35,14 +37,16 @@ class Closed:
     whole: bool = False  # Its own format says that nothing is missing, no matter how it came to be closed.
     source: str = ""  # A copy that the job does not write to; empty: only the file itself.
     source_signature: Signature = (0, 0, 0)
+    seen: Mapping[str, int] | None = None  # How far the job had told it was, by unit.
+    lost: bool = False  # It is cut, or was written to again before it could be read: its round is none.
 
 
 class Slots:
-    """Names as a job reuses them: the same name again, or the next number of it, is the next round."""
+    """Names as a job reuses them: the same name again, or another step in a name, is another round."""
 
     def __init__(self, paths: Iterable[str] = ()) -> None:
         self.paths: set[str] = set()
-        self.steps: dict[str, set[int]] = {}
+        self.steps: dict[str, set[int]] = {}  # By unit.
         for path in paths:
             self.add(path)
 
@@ -50,13 +54,13 @@ class Slots:
         self.paths.add(path)
         step = step_in(path)
         if step is not None:
-            self.steps.setdefault(shape_of(path), set()).add(step.number)
+            self.steps.setdefault(step.unit, set()).add(step.number)
 
     def taken(self, path: str) -> bool:
         if path in self.paths:
             return True
         step = step_in(path)
-        return step is not None and bool(self.steps.get(shape_of(path), set()) - {step.number})
+        return step is not None and bool(self.steps.get(step.unit, set()) - {step.number})
 
 
 @dataclass
@@ -65,28 +69,49 @@ class Rounds:
     slots: Slots = field(default_factory=Slots)  # The same by slot.
     full: dict[str, Closed] = field(default_factory=dict)  # The newest whole round, until it is taken.
     before: dict[str, Any] = field(default_factory=dict)  # The newest whole round: files may join it late.
+    slots_before: Slots = field(default_factory=Slots)
+    joins: bool = True  # Whether all of the round under way may be the rest of the one before.
     usual: Counter[str] = field(default_factory=Counter)  # How many files of each shape a round has.
     writing: dict[str, float] = field(default_factory=dict)  # Files with writes and no close yet: since when.
+    gaps: dict[str, float] = field(default_factory=dict)  # How long nothing was written before each file.
     event_s: float = 0.0
     failed_s: float | None = None  # When a rank failed: closes since just before it prove nothing.
 
 
 def wrote(rounds: Rounds, path: str, now: float) -> None:
     """A file is being written to. If the round has it already, that round is over, and this is the next one."""
-    if rounds.slots.taken(path):
-        _finish(rounds)
-    rounds.writing.setdefault(path, now)
+    if path not in rounds.writing:
+        gap_s = 0.0 if rounds.writing else now - rounds.event_s
+        _begin(rounds, path, gap_s)
+        rounds.gaps[path] = gap_s
+        rounds.writing[path] = now
     rounds.event_s = now
+
+
+def _begin(rounds: Rounds, path: str, gap_s: float) -> None:
+    """If this file begins the next round, the one under way is over; first the rest of an older one goes out of it."""
+    if _is_next(rounds, path):
+        _part(rounds, gap_s)
+    if _is_next(rounds, path):
+        _finish(rounds)
 
 
 def closed(rounds: Rounds, path: str, what: Closed, now: float) -> None:
     """A file was closed after writing, or came by rename, and nobody has it open for writing."""
-    if rounds.slots.taken(path):
-        _finish(rounds)
+    again = path in rounds.now and rounds.now[path].lost and path not in rounds.writing  # The same save, closed twice.
+    if path not in rounds.writing and not again:
+        _begin(rounds, path, now - rounds.event_s)
     rounds.writing.pop(path, None)
     rounds.event_s = now
     rounds.now[path] = what
     rounds.slots.add(path)
+    rounds.joins = rounds.joins and not rounds.slots_before.taken(path)
+
+
+def starts_after(rounds: Rounds, paths: Iterable[str]) -> None:
+    """The newest round that is whole was this one."""
+    rounds.before = dict.fromkeys(paths)
+    rounds.slots_before = Slots(rounds.before)
 
 
 def forget_missing(rounds: Rounds, there: Mapping[str, Any]) -> None:
@@ -99,7 +124,7 @@ def forget_missing(rounds: Rounds, there: Mapping[str, Any]) -> None:
 
 def take(rounds: Rounds, now: float) -> dict[str, Closed]:
     """The newest whole round that nobody has taken yet; empty where there is none."""
-    if rounds.now and _is_whole(rounds, now):
+    if rounds.now and _is_whole(rounds, now) and not _part(rounds, rounds.gaps.get(next(iter(rounds.now)), 0.0)):
         _finish(rounds)
     full, rounds.full = rounds.full, {}
     return full
@@ -110,8 +135,9 @@ def take_at_the_end(rounds: Rounds, all_closed: bool) -> dict[str, Closed]:
 
     `all_closed`: they ended by themselves, so what they left is what they meant to leave.
     """
-    trusted = all(each.whole or _confirmed(rounds, each) for each in rounds.now.values())
-    if rounds.now and trusted and (all_closed or _was_whole(rounds)):
+    if rounds.now:
+        _part(rounds, rounds.gaps.get(next(iter(rounds.now)), 0.0))
+    if rounds.now and _is_trusted(rounds) and (all_closed or _was_whole(rounds)):
         _finish(rounds)
     full, rounds.full = rounds.full, {}
     return full
@@ -134,9 +160,7 @@ def next_s(rounds: Rounds) -> float | None:
 
 
 def _is_whole(rounds: Rounds, now: float) -> bool:
-    if not all(
-        each.whole or (now - each.at_s >= CONFIRM_S and _confirmed(rounds, each)) for each in rounds.now.values()
-    ):
+    if not _is_trusted(rounds) or any(now - each.at_s < CONFIRM_S for each in rounds.now.values() if not each.whole):
         return False
     if _is_usual(rounds):
         return True
@@ -160,25 +184,50 @@ def _was_whole(rounds: Rounds) -> bool:
     return alone or (rounds.failed_s is not None and rounds.failed_s - rounds.event_s >= _quiet_s(rounds))
 
 
-def _confirmed(rounds: Rounds, each: Closed) -> bool:
-    return rounds.failed_s is None or rounds.failed_s - each.at_s >= CONFIRM_S
+def _is_trusted(rounds: Rounds) -> bool:
+    """Whether nothing speaks against any file of the round: none is lost, none was closed as a rank failed."""
+    return not any(each.lost or _is_suspect(rounds, each) for each in rounds.now.values())
+
+
+def _is_suspect(rounds: Rounds, each: Closed) -> bool:
+    return not each.whole and rounds.failed_s is not None and rounds.failed_s - each.at_s < CONFIRM_S
 
 
 def _quiet_s(rounds: Rounds) -> float:
+    if any(shape_of(path) in rounds.usual for path in rounds.now):
+        return QUIET_UNUSUAL_S
     return QUIET_INSIDE_S if any("/" in inner(path) for path in rounds.now) else QUIET_S
+
+
+def _is_next(rounds: Rounds, path: str) -> bool:
+    """Whether this file begins the next round: this one has it, or is the rest of the one before, which has it."""
+    return rounds.slots.taken(path) or bool(rounds.now and rounds.joins and rounds.slots_before.taken(path))
+
+
+def _part(rounds: Rounds, around_s: float) -> bool:
+    """Whether a pause in the round is longer than the one around it: what comes before it belongs to an older one.
+
+    Who begins to watch in the middle of a save would else take the optimizer of each with the model of the next.
+    """
+    paths = list(rounds.now)
+    longest = max(paths[1:], key=lambda path: rounds.gaps.get(path, 0.0), default=None)
+    if longest is None or rounds.gaps.get(longest, 0.0) <= GAP_S + 2 * around_s:
+        return False
+    rounds.now = {path: rounds.now[path] for path in paths[paths.index(longest) :]}
+    rounds.slots = Slots(rounds.now)
+    rounds.joins = not any(map(rounds.slots_before.taken, rounds.now))
+    return True
 
 
 def _finish(rounds: Rounds) -> None:
     """The round is over. One of which a part may be cut is none."""
-    found, rounds.now, rounds.slots = rounds.now, {}, Slots()
-    if not found or not all(each.whole or _confirmed(rounds, each) for each in found.values()):
+    trusted, joins = _is_trusted(rounds), rounds.joins and bool(rounds.before)
+    found, rounds.now, rounds.slots, rounds.joins = rounds.now, {}, Slots(), True
+    rounds.gaps = {path: rounds.gaps[path] for path in rounds.writing if path in rounds.gaps}
+    if not found or not trusted:
         return
-    slots = Slots(found)
-    if rounds.before and not any(map(slots.taken, rounds.before)):
-        rounds.before = {**rounds.before, **found}  # The rest of the round before.
-        rounds.full = {**rounds.full, **found}
-    else:
-        rounds.before, rounds.full = dict(found), dict(found)
+    rounds.full = {**rounds.full, **found} if joins else dict(found)
+    starts_after(rounds, {**rounds.before, **found} if joins else found)
     rounds.usual = _shapes(rounds.before)
 
 

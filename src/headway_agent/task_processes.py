@@ -11,29 +11,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     Born = tuple[int, int]  # pid, and when it was born: a pid may be given again.
 
-TAG = "HEADWAY_SDK_DIR"
+TAG = "HEADWAY_TASK"
 
 
 class TaskProcesses:
     def __init__(self) -> None:
-        self._sdk_dirs: dict[Born, str] = {}  # Of every process that was seen.
+        self._tasks: dict[Born, str] = {}  # Of every process that was seen; empty for a stranger.
         self._alive: dict[str, set[Born]] = {}
 
-    def has_one_ended(self, directory: str) -> bool:
-        """Whether a process of the task in this directory has ended since the last call (or is about to)."""
+    def has_one_ended(self, task: str) -> bool:
+        """Whether a process of this task has ended since the last call (or is about to)."""
         self._look()
-        mine = f"{directory}/sdk"
-        alive = {born for born, sdk_dir in self._sdk_dirs.items() if sdk_dir == mine}
-        before, self._alive[mine] = self._alive.get(mine, set()), alive
+        alive = {born for born, whose in self._tasks.items() if whose == task}
+        before, self._alive[task] = self._alive.get(task, set()), alive
         return bool(before - alive)
 
-    def forget(self, directory: str) -> None:
-        self._alive.pop(f"{directory}/sdk", None)
+    def meet(self, task: str) -> bool:
+        """Note the processes of a task of which nothing is known yet. Whether that was so."""
+        if task in self._alive:
+            return False
+        self.has_one_ended(task)
+        return True
+
+    def forget(self, task: str) -> None:
+        self._alive.pop(task, None)
 
     def _look(self) -> None:
         there: dict[Born, str] = {}
         for seen in processes.scan():
             born = (seen.pid, seen.start)
-            known = self._sdk_dirs.get(born)
+            known = self._tasks.get(born)
             there[born] = processes.tags(seen.pid).get(TAG, "") if known is None else known
-        self._sdk_dirs = there
+        self._tasks = there

@@ -13,7 +13,8 @@ Read = Callable[[str], NamedStep | None]
 
 def choose(steps: Steps, *new: str, kept: Iterable[str] = (), read: Read = lambda path: None) -> tuple[int, str]:
     finished = dict.fromkeys((*kept, *new), ((1, 100, 1), "closed"))
-    found = own_steps.choose(steps, new, finished, dict.fromkeys(kept, ((1, 1, 1), "closed")), read)
+    before = dict.fromkeys(kept, ((1, 1, 1), "closed"))
+    found = own_steps.choose(steps, new, finished, before, read, steps.told())
     own_steps.taken(steps, *found)
     return found
 

@@ -17,16 +17,16 @@ def test_a_first_file_is_waited_beside_for_others_until_all_is_quiet() -> None:
     saved(known, "model.pt", 10.0)
     assert r.take(known, 10.1) == {}
     assert r.next_s(known) == 10.0 + r.QUIET_S
-    assert set(r.take(known, 10.6)) == {"model.pt"}
-    assert r.take(known, 11.0) == {}, "once"
+    assert set(r.take(known, 11.1)) == {"model.pt"}
+    assert r.take(known, 12.0) == {}, "once"
 
 
 def test_two_files_of_one_save_are_taken_together() -> None:
     known = Rounds()
     saved(known, "model.pt", 10.0)
     saved(known, "optimizer.pt", 10.3)
-    assert r.take(known, 10.6) == {}
-    assert set(r.take(known, 10.9)) == {"model.pt", "optimizer.pt"}
+    assert r.take(known, 11.2) == {}
+    assert set(r.take(known, 11.4)) == {"model.pt", "optimizer.pt"}
     saved(known, "model.pt", 20.0)
     assert r.take(known, 20.2) == {}, "its optimizer is still the old one"
     saved(known, "optimizer.pt", 20.3)
@@ -77,7 +77,7 @@ def test_what_comes_late_joins_its_round_and_is_waited_for_from_then_on() -> Non
     assert set(r.take(known, 14.0)) == {"optimizer.pt"}
     saved(known, "model.pt", 20.0)
     assert r.take(known, 20.1) == {}
-    assert set(r.take(known, 20.6)) == {"model.pt"}, "but not for ever"
+    assert set(r.take(known, 20.1 + r.QUIET_UNUSUAL_S)) == {"model.pt"}, "but not for ever"
 
 
 def test_nothing_is_taken_while_a_file_beside_it_is_open() -> None:
@@ -111,7 +111,7 @@ def test_half_of_what_is_usual_is_no_round_at_the_end() -> None:
     for at_s in (10.0, 20.0):
         saved(known, "model.pt", at_s)
         saved(known, "optimizer.pt", at_s + 0.1)
-        r.take(known, at_s + 1)
+        r.take(known, at_s + 2)
     saved(known, "model.pt", 30.0)
     known.failed_s = 30.05
     assert r.take_at_the_end(known, all_closed=False) == {}
@@ -140,3 +140,37 @@ def test_drafts_that_were_renamed_are_forgotten() -> None:
     saved(known, "model.pt.123", 10.0)
     r.forget_missing(known, {"model.pt": ()})
     assert r.take(known, 20.0) == {}
+
+
+def test_a_file_that_was_overwritten_before_it_was_read_takes_its_round_with_it() -> None:
+    known = Rounds()
+    for at_s in (10.0, 20.0):
+        saved(known, "model.pt", at_s)
+        saved(known, "optimizer.pt", at_s + 0.1)
+        r.take(known, at_s + 2)
+    r.closed(known, "model.pt", Closed((0, 0, 0), 30.0, "closed", lost=True), 30.0)
+    saved(known, "optimizer.pt", 30.1)
+    saved(known, "model.pt", 40.0)
+    assert r.take(known, 40.0) == {}, "that would be the model of one save with the optimizer of another"
+    saved(known, "optimizer.pt", 40.1)
+    assert set(r.take(known, 40.1)) == {"model.pt", "optimizer.pt"}
+
+
+def test_the_rest_of_one_save_and_the_beginning_of_the_next_are_no_round() -> None:
+    known = Rounds()
+    saved(known, "model.pt", 10.0)
+    r.take(known, 12.0)
+    saved(known, "optimizer.pt", 12.5)  # Late.
+    saved(known, "model.pt", 13.0)
+    taken = r.take(known, 13.1)
+    assert set(taken) == {"optimizer.pt"}, "with the model before it, as that was kept"
+    saved(known, "optimizer.pt", 13.5)
+    assert set(r.take(known, 13.5)) == {"model.pt", "optimizer.pt"}
+
+
+def test_files_of_two_steps_are_never_one_round() -> None:
+    known = Rounds()
+    r.starts_after(known, ["checkpoint-15/a.pt"])
+    saved(known, "checkpoint-15/b.pt", 10.0)
+    saved(known, "checkpoint-20/a.pt", 10.1)
+    assert set(known.now) == {"checkpoint-20/a.pt"}
