@@ -15,7 +15,7 @@ import time
 import traceback
 from queue import Empty, SimpleQueue
 
-from headway_agent import artifacts, completeness, file_formats, staged_files
+from headway_agent import artifacts, completeness, file_formats, sdk_lines, staged_files
 from headway_agent.charges import Charge
 from headway_agent.completeness import CUT, WHOLE
 from headway_agent.file_events import GATHER_S, STAGED, Caught, FileEvents
@@ -41,7 +41,7 @@ from headway_agent.workdir_notes import PREFIX, WORKDIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Sequence
+    from typing import Callable, Sequence
 
     from headway_agent.completeness import Signature
     from headway_agent.happenings import Fact
@@ -56,7 +56,6 @@ BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
 ENDING_BACKOFF_S_MAX = 2.0
 GETTING_ON_EVERY_S = 5.0
 CHANGED_TRIES = 3
-LINE_BYTES_MAX = 1 << 20
 NICE = 5  # Hashing must not take a processor from the training: about a quarter of one where all are busy.
 TROUBLE_CHARS_MAX = 400
 OPEN_EVERY_S = 2.0  # How often a file is looked into that a job keeps open.
@@ -203,7 +202,7 @@ class Checkpointer:
         if caught.verdict == CUT or caught.doubtful:
             completeness.closed_in_vain(charge.knowledge, caught.path, caught.at_s)
         else:
-            self._read_metrics(charge)
+            sdk_lines.read_metrics(charge)
             charge.read_printed(caught.printed_bytes)
             told, whole = dict(charge.knowledge.steps.told()), caught.verdict == WHOLE
             copy = (caught.source, caught.source_signature)
@@ -475,16 +474,8 @@ class Checkpointer:
         if charge.sdk_at_s is None or (charge.sdk_at_s > now and not charge.end):
             return
         charge.sdk_at_s = now + SDK_EVERY_S if os.path.isdir(f"{charge.directory}/sdk") else None
-        self._read_metrics(charge)
-        for line in filter(None, map(_said, _new_lines(charge, "declared.jsonl"))):
-            step = _step_of(line)
-            metrics = line.get("metrics")
-            path = _relative(str(line.get("path") or "."), charge.checkpoints)
-            metrics = metrics if isinstance(metrics, dict) else {}
-            newest_ns = line.get("newest_ns") if isinstance(line.get("newest_ns"), int) else None
-            completeness.declared(charge.knowledge, path, step, metrics, newest_ns)
-            if step is not None:
-                charge.knowledge.steps.metrics = max(step, charge.knowledge.steps.metrics or 0)
+        sdk_lines.read_metrics(charge)
+        if sdk_lines.read_declared(charge):
             charge.look_at_s = 0.0
         if charge.end or now - charge.step_said_s >= STEPS_EVERY_S:
             charge.read_printed()
@@ -494,12 +485,6 @@ class Checkpointer:
         if step is not None and step != charge.step_said and due:
             charge.step_said, charge.step_said_s = step, now
             self._tell(Stepped(charge.key, step))
-
-    def _read_metrics(self, charge: Charge) -> None:
-        steps = (_step_of(line) for line in map(_said, reversed(_new_lines(charge, "metrics.jsonl"))) if line)
-        last = next((step for step in steps if step is not None), None)  # The newest alone: there may be thousands.
-        if last is not None:
-            charge.knowledge.steps.metrics = last
 
     # --- artifacts ---
 
@@ -554,21 +539,6 @@ class Checkpointer:
             self._tell(Salvaging(charge.key))
 
 
-def _new_lines(charge: Charge, name: str) -> list[bytes]:
-    """The lines that were written to a file of the SDK since the last call; half a line waits for its rest."""
-    path = f"{charge.directory}/sdk/{name}"
-    start = charge.read_to.get(name, 0)
-    try:
-        with open(path, "rb") as file:
-            file.seek(start)
-            data = file.read(LINE_BYTES_MAX * 16)
-    except OSError:
-        return []
-    whole = data.rfind(b"\n") + 1
-    charge.read_to[name] = start + whole
-    return data[:whole].splitlines()
-
-
 def _has_writer(path: str) -> bool:
     """Whether somebody has it open for writing; where nobody can tell, somebody may."""
     try:
@@ -579,23 +549,3 @@ def _has_writer(path: str) -> bool:
         return staged_files.has_writer(fd) is not False
     finally:
         os.close(fd)
-
-
-def _said(line: bytes) -> dict[str, Any] | None:
-    try:
-        said = json.loads(line)
-    except ValueError:
-        return None  # Torn by two ranks that wrote at once.
-    return said if isinstance(said, dict) else None
-
-
-def _step_of(line: dict[str, Any]) -> int | None:
-    step = line.get("step")
-    return step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
-
-
-def _relative(path: str, directory: str) -> str:
-    """A declared path, relative to the checkpoints' directory."""
-    if os.path.isabs(path):
-        path = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
-    return os.path.normpath(path)
