@@ -21,7 +21,7 @@ WINDOW_BYTES = 64 << 10
 MARGIN_BYTES = 16  # More than an opcode with a number.
 BYTES_KEPT_MAX = 1024  # Longer bytes are weights or pictures.
 INTEGER_BYTES_MAX = 20  # A longer number is no step, and slow to make.
-MEMOIZE, BINPUT, BINGET = 0x94, ord("q"), ord("h")
+MEMOIZE, BINPUT, LONG_BINPUT, BINGET, BININT1 = 0x94, ord("q"), ord("r"), ord("h"), ord("K")
 DICTS = ("OrderedDict", "defaultdict", "dict", "Counter")
 PLAIN_KEYS = (str, int, float, bool, bytes, type(None))
 
@@ -63,24 +63,30 @@ class Loading:
             raise Odd from None
 
     def _load(self) -> Any:
-        stack, memo = self.stack, self.memo
+        stack, memo, number = self.stack, self.memo, struct.Struct("<I").unpack_from
         while self._left:
             self._left -= 1
             i = self._i
             if i + MARGIN_BYTES > len(self._window):
                 self._fill(MARGIN_BYTES)
-                i = self._i
+                i = 0
             window = self._window
             op = window[i]
-            # Half of all opcodes are these three.
-            if op == MEMOIZE:
+            # Two of three opcodes are these; each a call less.
+            if op == LONG_BINPUT:
+                memo[number(window, i + 1)[0]] = stack[-1]
+                self._i = i + 5
+            elif op == BINGET:
+                stack.append(memo[window[i + 1]])
+                self._i = i + 2
+            elif op == BININT1:
+                stack.append(window[i + 1])
+                self._i = i + 2
+            elif op == MEMOIZE:
                 memo[len(memo)] = stack[-1]
                 self._i = i + 1
             elif op == BINPUT:
                 memo[window[i + 1]] = stack[-1]
-                self._i = i + 2
-            elif op == BINGET:
-                stack.append(memo[window[i + 1]])
                 self._i = i + 2
             elif op in _BARE:
                 self._i = i + 1
@@ -311,7 +317,6 @@ _BARE: dict[int, Callable[[Loading], Any]] = {
 }
 # How the argument is read, and what is done with it.
 _ARGUED: dict[int, tuple[Callable[[Loading], Any], Callable[[Loading, Any], None]]] = {
-    ord("K"): (_fixed("<B"), Loading.push),
     ord("M"): (_fixed("<H"), Loading.push),
     ord("J"): (_fixed("<i"), Loading.push),
     ord("G"): (_fixed(">d"), Loading.push),
@@ -331,7 +336,6 @@ _ARGUED: dict[int, tuple[Callable[[Loading], Any], Callable[[Loading, Any], None
     ord("B"): (_raw(4), Loading.push),
     0x8E: (_raw(8), Loading.push),
     0x96: (_raw(8), Loading.push),
-    ord("r"): (_fixed("<I"), Loading.put),
     ord("p"): (lambda loading: _integer(loading.line()), Loading.put),
     ord("j"): (_fixed("<I"), lambda loading, index: loading.push(loading.memo[index])),
     ord("g"): (lambda loading: _integer(loading.line()), lambda loading, index: loading.push(loading.memo[index])),

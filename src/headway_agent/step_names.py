@@ -104,7 +104,7 @@ _RANK = re.compile(
 _HALF_WRITTEN = re.compile(
     r"""~$ | ^\#.*\#$ | ^tmp(?!_trainer$)(?=.) | ^\.nfs[0-9a-f]+$ | ^\.~lock | ^\.fuse_hidden | ^\.goutputstream-
     | \.(?:tmp|temp|part|partial|incomplete|new|lock|crdownload|download|inprogress|sw[opx])$
-    | \.tmp(?:[-_.]?\w+)*$ | \.tempstate\d+$ | -\d+_temp$ | \.orbax-checkpoint-tmp""",
+    | \.tmp(?:[-_.\d][-\w.]*|\w{6,8})$ | \.tempstate\d+$ | -\d+_temp$ | \.orbax-checkpoint-tmp""",
     re.VERBOSE | re.IGNORECASE,
 )
 _NUMBERS = re.compile(r"(?<==)-?(?:nan|inf)(?![a-z])|(?<==)-?\d+(?:\.\d+)*(?:e[-+]?\d+)?|\d+(?:\.\d+)*(?:e[-+]\d+)?")

@@ -171,11 +171,11 @@ HALF_WRITTEN = (
     "x.tmp", "x.TMP", "x.temp", "x.part", "x.partial", "x.incomplete", "x.new", "x.lock", "x.crdownload", ".x.swp",
     "x~", "tmp-checkpoint-500", "tmpab12cd", "tmp_model.pt", ".x.tmp123", "model.pt.tmp.4242", "model.tmp.npz",
     "1200.orbax-checkpoint-tmp-1699999999", "1200.orbax-checkpoint-tmp", ".nfs000000000001234", ".~lock.x#",
-    "model.pt.tmp-4242-ab", "ckpt-1.data-00000-of-00001.tempstate12345",
+    "model.pt.tmp-4242-ab", "model.pt.tmpab12cd_x", "model.tmp.4242.pt", "ckpt-1.data-00000-of-00001.tempstate12345",
 )  # fmt: skip
 FINISHED = (
     ".metadata", ".config.json", ".hydra", "model.pt", "tmp", "tmp_trainer", "template.json", "part.pt", "newer.pt",
-    "temperature.json", "model_new.pt", "locked.pt", "partial.ckpt", ".gitignore", "data-00000-of-00001",
+    "temperature.json", "model_new.pt", "locked.pt", "page.tmpl", "partial.ckpt", ".gitignore", "data-00000-of-00001",
 )  # fmt: skip
 
 
@@ -193,6 +193,12 @@ def test_hidden_and_odd_names_are_not_half_written(name: str) -> None:
 def test_no_name_is_too_odd(path: str) -> None:
     step_in(path), shard_of(path), half_written(path)
     assert not any(each.isdigit() for each in shape_of(path))
+
+
+def test_a_long_name_is_read_at_once() -> None:
+    for piece in ("a", "_", ".", "1", "-", "1.", "a_", ".tmp", "a=1", "step", "of-1", "1e-", "loss_", "12-of-"):
+        name = ".tmp" + piece * 60 + "!"
+        step_in(name), shard_of(name), shape_of(name), half_written(name)
 
 
 @given(st.integers(0, 10**9), st.sampled_from(["step={}.pt", "step-{:09}.pt", "checkpoint-{}/a.pt", "iter_{:07}.pth"]))
