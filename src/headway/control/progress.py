@@ -32,6 +32,7 @@ WORDS = frozenset({"checkpoints", "artifacts", "steps", "bad_checkpoints", "dump
 METRICS_MAX = 100
 PATH_MAX = 1000
 STEP_MAX = 2**62
+UNIT_MAX, FOUND_MAX = 20, 300
 SAVE_STEPS_S = 10.0
 
 Stored = dict[str, tuple[Job, int, int]]
@@ -135,8 +136,12 @@ def read_checkpoint(raw: Mapping[str, Any], job: Job, index: int, now: float) ->
     step = _whole(raw["step"], "step")
     key = _key(raw["key"], job, "checkpoints")
     size, files = _whole(raw.get("bytes", 0), "bytes"), _whole(raw.get("files", 0), "files")
+    unit, found = str(raw.get("unit") or checkpoints.STEP)[:UNIT_MAX], str(raw.get("found") or "")[:FOUND_MAX]
     # Only our own clock decides anything, so the time of receipt is what is kept.
-    return Checkpoint(job.id, job.number, index, step, how, key, size, files, now, _metrics(raw.get("metrics")))
+    return Checkpoint(
+        job.id, job.number, index, step, how, key, size, files, now, _metrics(raw.get("metrics")),
+        unit=unit, found=found, sharded=bool(raw.get("sharded")),
+    )  # fmt: skip
 
 
 def _metrics(raw: object) -> dict[str, float]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.control.desk import Desk
 from headway.core import checkpoints
-from headway.core.checkpoints import Checkpoint, Whole
+from headway.core.checkpoints import COMMITTED, Whole
 from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.lifecycle import StopDecided
 from headway.core.model import Cause, Job, JobId, State
@@ -37,9 +37,7 @@ def take_up(desk: Desk, job: Job, like: JobId | None = None) -> Job:
         return job
     whole, origins = _origin(desk, job, progress.resume_from, like)
     for part in whole.parts:
-        taken = Checkpoint(
-            job.id, 0, part.task, part.step, part.how, part.key, part.bytes, part.files, part.at, part.metrics
-        )
+        taken = replace(part, job=job.id, attempt=0, state=COMMITTED, pinned=False)
         desk.keep.checkpoints.append(taken)
     desk.keep.uses.extend(Use(job.id, "origin", origin) for origin in sorted(origins))
     resume = replace(progress.resume_from, step=whole.step)

@@ -13,6 +13,7 @@ from headway.core.model import JobId
 from headway.core.progress_spec import Keeping
 
 COMMITTED = "committed"
+STEP = "step"
 SET_ASIDE = "set_aside"  # It failed its hash when it was restored: never used again.
 
 HOW = ("settled", "closed", "marker", "renamed", "declared")
@@ -37,6 +38,9 @@ class Checkpoint:
     metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
     state: str = COMMITTED
     pinned: bool = False
+    unit: str = STEP  # In what its step counts: step, epoch, or save where the job tells nothing.
+    found: str = ""  # Where in its working directory the job saves, and whose habit that is; in words.
+    sharded: bool = False  # Its files are named as shares of one whole: without the others they are nothing.
 
     @property
     def id(self) -> tuple[JobId, int, int, int]:

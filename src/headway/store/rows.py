@@ -298,12 +298,16 @@ def checkpoint_row(entry: Checkpoint, seq: int) -> Row:
     return (
         seq, entry.attempt, entry.task, entry.step, entry.how, entry.key, entry.bytes, entry.files, entry.at,
         to_json(dict(entry.metrics)) if entry.metrics else "{}", entry.state, int(entry.pinned),
+        entry.unit, plain(entry.found), int(entry.sharded),
     )  # fmt: skip
 
 
 def read_checkpoint(row: Row, job: str) -> Checkpoint:
-    _, attempt, task, step, how, key, size, files, at, metrics, state, pinned = row
-    return Checkpoint(job, attempt, task, step, how, key, size, files, at, json.loads(metrics), state, bool(pinned))
+    _, attempt, task, step, how, key, size, files, at, metrics, state, pinned, unit, found, sharded = row
+    return Checkpoint(
+        job, attempt, task, step, how, key, size, files, at, json.loads(metrics), state, bool(pinned),
+        unit, found, bool(sharded),
+    )  # fmt: skip
 
 
 def artifact_row(entry: Artifact, seq: int) -> Row:

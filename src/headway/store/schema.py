@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "r0007"
-KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", "r0004", "r0006", REVISION})
+REVISION = "r0008"
+KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", "r0004", "r0006", "r0007", REVISION})
 
 metadata = sa.MetaData()
 
@@ -188,6 +188,9 @@ checkpoints = sa.Table(
     _text("metrics", "{}"),
     _text("state", "committed"),
     _int("pinned"),
+    _text("unit", "step"),
+    _text("found"),
+    _int("sharded"),
     sqlite_with_rowid=False,
 )
 sa.Index("ix_checkpoints_key", checkpoints.c.key)
