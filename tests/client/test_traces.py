@@ -25,8 +25,9 @@ def test_files_are_told_by_where_they_lie() -> None:
     assert _read_written("", set()) == []
 
 
-def stat(read: int, changed: int, path: str = "a.pt") -> str:
-    return f"2026-11-16 19:16:{read:02}.5 +0000|2026-11-16 19:16:{changed:02}.5 +0000|{path}\n"
+def stat(read: int, changed: int, path: str = "a.pt", written: int = 5) -> str:
+    times = [f"2026-11-16 19:16:{second:02}.500000000 +0000" for second in (read, changed, written)]
+    return "|".join([*times, path]) + "\n"
 
 
 def test_what_is_read_after_it_was_put_back_was_opened() -> None:
@@ -46,6 +47,12 @@ def test_what_the_job_wrote_anew_says_nothing() -> None:
     assert (opened.read, opened.untouched_s) == (False, 2.0)
     opened.take_in("noted 99\n" + stat(20, 19) + stat(21, 20, "b.pt"), 3.0)
     assert (opened.read, opened.untouched_s) == (False, 2.0)
+
+
+def test_what_the_job_wrote_before_the_first_look_was_not_put_back() -> None:
+    opened = Opened(["a.pt"])
+    opened.take_in("noted 99\n" + stat(12, 10, written=10), 1.0)
+    assert opened.read is None
 
 
 def test_where_reading_is_not_noted_nobody_can_tell() -> None:

@@ -293,3 +293,11 @@ def test_the_usual_time_between_two_saves() -> None:
     assert interval_s(at(1.0)) == 0.0
     assert interval_s(at(1.0, 2.0, 9.0, 10.0)) == 1.0
     assert interval_s((*at(1.0, 3.0), SaveSeen(9, 3.1, on_notice=True))) == 2.0
+
+
+def test_files_of_the_working_directory_are_named_as_the_script_names_them() -> None:
+    save = SaveSeen(5, 2.0, 10, "closed", "epoch", (".headway-workdir/snapshot.pt",))
+    seen = Observations(60.0, Half(3.0, (save,)), Half(3.0, number=2), resumed_step=5, read=False, count=AGAIN)
+    said = rehearsal_verdict(seen)
+    assert not any("headway-workdir" in str(remark) for remark in said.remarks)
+    assert said.remarks[0].advice[0].startswith("load snapshot.pt at the start")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headway.client import traces
 from headway.core import counters
 from headway.core.errors import Conflict, HeadwayError, NotFound
-from headway.core.rehearsal import Half, Observations, SaveSeen, interval_s
+from headway.core.rehearsal import Half, Observations, SaveSeen, as_people_know_it, interval_s, show_step
 from headway.core.units import show_duration, show_size
 
 if TYPE_CHECKING:
@@ -149,7 +149,9 @@ class Rehearsal:
         if number <= before:
             return
         resumed = self._attempt(number).get("resumed_step")
-        put_back = "with nothing" if resumed is None else f"from the checkpoint of step {resumed:,}"
+        save = self.saves.get(before, {}).get(resumed) if resumed is not None else None
+        unit = save.unit if save else ""
+        put_back = "with nothing" if resumed is None else f"from the checkpoint of {show_step(resumed, unit)}"
         self.teller.say(f"attempt {number} runs, {put_back}")
         opened, look_at_s, shown_s = traces.Opened(self._names(before, resumed)), 0.0, math.inf
         while True:
@@ -316,7 +318,8 @@ def _so_far(saves: int) -> str:
 
 
 def _told(save: SaveSeen) -> str:
-    names = ", ".join(save.names[:2]) + (f" and {len(save.names) - 2} more" if len(save.names) > 2 else "")
+    shown = [as_people_know_it(name) for name in save.names[:2]]
+    names = ", ".join(shown) + (f" and {len(save.names) - 2} more" if len(save.names) > 2 else "")
     what = f"{names}, " if names else ""
     when = "saved on the notice" if save.on_notice else f"saved after {show_duration(save.at_s)}"
-    return f"{when}: {what}{show_size(save.bytes)}, {save.unit or 'step'} {save.step:,}, known as {save.how}"
+    return f"{when}: {what}{show_size(save.bytes)}, {show_step(save.step, save.unit)}, known as {save.how}"

@@ -6,8 +6,10 @@ known, which is no error.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headway.client.visits import DATA, END, EXIT, Visit
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 SEEN_MAX = 200
 ANSWER_BYTES_MAX = 1 << 20
+PUT_BACK_S = 0.2  # Between writing a file and putting it back lies more than this: an end, and a start.
 
 # $1: how long ago the attempt began; the rest: directories that the command names. Directories that tools fill by
 # themselves are passed over. A look may not take longer than a moment, however large the tree is.
@@ -47,7 +50,7 @@ echo x >"$probe"; touch -a -d @1 "$probe"; cat "$probe" >/dev/null; stat -c 'not
 rm -f "$probe"
 for file; do
   case $file in .headway-workdir/*) file="$work/${file#.headway-workdir/}" ;; esac
-  stat -c '%x|%z|%n' "$file"
+  stat -c '%x|%z|%y|%n' "$file"
 done 2>/dev/null
 """
 
@@ -95,13 +98,24 @@ class Opened:
         first, _, rest = said.partition("\n")
         if not first.startswith("noted ") or first == "noted 1":
             return
-        seen = [line.split("|", 2) for line in rest.splitlines()]
-        # What the job has written anew was read by those who store it, and says nothing.
-        same = [(read, put) for read, put, path in seen if self.put_back.setdefault(path, put) == put]
+        seen = [line.split("|", 3) for line in rest.splitlines()]
+        # What the job has written anew was read by those who store it, and says nothing. It may have done so before the
+        # first look; what was put back has the time of its first writing still.
+        old = [(read, put, path) for read, put, written, path in seen if _is_earlier(written, put)]
+        same = [(read, put) for read, put, path in old if self.put_back.setdefault(path, put) == put]
         if any(read > put for read, put in same):
             self.read = True
         elif same and not self.read:
             self.read, self.untouched_s = False, now_s
+
+
+def _is_earlier(written: str, put: str) -> bool:
+    """Whether a file was written before it was put where it is, by what `stat` says."""
+    try:
+        begin, end = (datetime.fromisoformat(re.sub(" ([+-])", r"\1", said)) for said in (written, put))
+    except ValueError:
+        return True  # Another stat: nobody can tell.
+    return (end - begin).total_seconds() > PUT_BACK_S
 
 
 def _ask(client: Client, job: str, command: list[str]) -> str | None:

@@ -326,8 +326,13 @@ def _restored(seen: Observations) -> tuple[str, ...]:
     return same[-1] if same else next((save.names for save in reversed(seen.before.saves) if save.names), ())
 
 
+def as_people_know_it(path: str) -> str:
+    """A file's path as the script has it: what lies in the working directory is marked so in manifests."""
+    return path.removeprefix(advice.IN_WORKDIR)
+
+
 def _names(names: tuple[str, ...]) -> str:
-    return _listed(list(names)) or "its checkpoint"
+    return _listed([as_people_know_it(name) for name in names]) or "its checkpoint"
 
 
 def _files(files: tuple[FileSeen, ...] | list[FileSeen]) -> str:

@@ -35,6 +35,7 @@ COMPLETE: dict[str, tuple[str, tuple[str, ...]]] = {
     "settled": ("guessed: it had not changed for a while, which half a file may do as well", STRONGER),
 }
 
+IN_WORKDIR = ".headway-workdir/"  # How manifests mark a file that lies in the working directory.
 LOOK_FOR_IT = (
     "load what lies in $HEADWAY_CHECKPOINT_DIR at the start; headway.resume() says whether there is anything",
 )
@@ -51,10 +52,12 @@ FRAMEWORKS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 def look_for_it(names: Sequence[str]) -> tuple[str, ...]:
     """How a script of this kind finds its checkpoint; the kind is told by the names of the files."""
+    own = [name.removeprefix(IN_WORKDIR) for name in names if name.startswith(IN_WORKDIR)]
+    look = (f"load {own[0]} at the start if it is there, and go on from its step",) if own else LOOK_FOR_IT
     for pattern, says in FRAMEWORKS:
         if any(pattern.search(name) for name in names):
-            return (*LOOK_FOR_IT, says)
-    return LOOK_FOR_IT
+            return (*look, says)
+    return look
 
 
 def elsewhere(paths: Sequence[str]) -> tuple[str, ...]:
