@@ -39,6 +39,36 @@ def test_checkpoints_for_people(job: str, headway: Callable, golden: Callable) -
     assert headway("checkpoints", job, "-q").out.split() == ["400", "300", "200", "100"]
 
 
+def test_checkpoints_are_named_by_what_their_step_counts(fake: FakeServer, headway: Callable) -> None:
+    fake.add("j1", name="mnist")
+    fake.checkpoints["j1"] = [checkpoint(6, unit="epoch"), checkpoint(3, unit="save"), checkpoint(2, unit="step")]
+    shown = [line.split("  ")[0] for line in headway("checkpoints", "j1").out.splitlines()]
+    assert shown == ["STEP", "epoch 6", "save 3", "2"]
+    assert headway("checkpoints", "j1", "-q").out.split() == ["6", "3", "2"]
+
+
+def test_describe_tells_where_a_job_saves_and_from_where_it_went_on(fake: FakeServer, headway: Callable) -> None:
+    found = "outputs/checkpoint-*, found as Hugging Face Trainer"
+    loss, on = {"steps": 2, "seconds": 90.0, "money": None}, [{"node": "local-1"}]
+    fake.add(
+        "j1",
+        name="mnist",
+        attempt=2,
+        checkpoint=checkpoint(6, unit="epoch", found=found),
+        attempts=[
+            {"number": 1, "tasks": on, "sentence": "attempt 1 lost its node", "resumed_step": None},
+            {"number": 2, "tasks": on, "resumed_step": 6, "resumed_unit": "epoch"},
+        ],
+        account={"unit": "epoch", "total": loss, "by_cause": {"node_lost": loss}},
+    )
+    shown = headway("describe", "j1").out
+    assert "checkpoint:  epoch 6, 2.0 KiB" in shown
+    assert f"keeps:       {found}\n" in shown
+    assert "lost:        2 epochs, 1 m 30 s (node_lost: 2 epochs, 1 m 30 s)\n" in shown
+    rows = [line.split("  ") for line in shown.splitlines()[-3:]]
+    assert [[cell.strip() for cell in row if cell][3] for row in rows] == ["FROM", "-", "epoch 6"]
+
+
 def test_a_checkpoint_is_pinned_and_unpinned(job: str, fake: FakeServer, headway: Callable) -> None:
     assert headway("checkpoints", job, "--pin", "100", "--unpin", "200", "--json").code == 0
     assert fake.asked[:2] == ["POST /jobs/j1/checkpoints/100/pin", "POST /jobs/j1/checkpoints/200/pin"]

@@ -53,6 +53,15 @@ def test_what_of_two_attempts_is_told(fake: FakeServer, client: Client, narrow, 
     assert told(client, "j1", **narrow) == expected
 
 
+def test_the_line_between_two_attempts_says_from_where_the_second_goes_on(fake: FakeServer, client: Client) -> None:
+    two_attempts(fake)
+    fake.jobs["j1"]["attempts"][1].update(resumed_step=6, resumed_unit="epoch")
+    mark = "── headway: attempt 2 on local-2, after: attempt 1 lost its node; it goes on from epoch 6 ──\n"
+    assert mark in told(client, "j1")
+    fake.jobs["j1"]["attempts"][1]["set_back"] = "goes on from epoch 6, not from epoch 9: …"
+    assert "its node; it goes on from epoch 6, not from epoch 9: … ──\n" in told(client, "j1")
+
+
 def test_an_attempt_that_was_never_made_is_not_found(fake: FakeServer, client: Client) -> None:
     two_attempts(fake)
     with pytest.raises(NotFound, match="has 2 attempts"):

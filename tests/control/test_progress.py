@@ -10,6 +10,7 @@ from headway.control.commands import Submit, Why
 from headway.control.cycle import Ask
 from headway.control.progress import SAVE_STEPS_S
 from headway.control.repeating import Pin, Preempt
+from headway.control.views import detail
 from headway.core.errors import BadInput, Conflict, HeadwayError, NotFound
 from headway.core.model import Cause, Job, State
 from headway.core.spec import read_spec
@@ -106,6 +107,20 @@ def test_a_committed_checkpoint_is_what_the_next_attempt_goes_on_from(played: Pl
     claim = played.duty(f"{job}/2/0")
     assert claim["resume"] == {"step": 5, "key": f"jobs/{job}/1/checkpoints/5-0.json", "how": "renamed"}
     assert played.job(job).attempt.resumed_step == 5  # type: ignore[union-attr]
+
+
+def test_what_its_step_counts_and_where_it_was_found_are_shown_with_a_checkpoint(played: Played) -> None:
+    job = played.start(retries=1)
+    found = "outputs/checkpoint-*, found as Hugging Face Trainer"
+    played.save(f"{job}/1/0", 6, unit="epoch", found=found)
+    played.end(f"{job}/1/0")
+    played.leader.tick(10)
+    told = detail(played.store, played.job(job))
+    assert (told["checkpoint"]["unit"], told["checkpoint"]["found"]) == ("epoch", found)
+    assert [(each["resumed_step"], each["resumed_unit"]) for each in told["attempts"]] == [(None, None), (6, "epoch")]
+    assert told["account"]["unit"] == "epoch"
+    (event,) = [each for each in played.store.events(0, 1000, job) if each.kind == "CheckpointCommitted"]
+    assert (event.data["unit"], event.data["found"]) == ("epoch", found)
 
 
 def test_the_last_checkpoint_may_come_with_the_report_that_ends_it(played: Played) -> None:

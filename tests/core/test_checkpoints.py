@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.account import DAMAGED, Loss, account, loss_of, set_backs
-from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, at_step, gather, newest, to_drop
+from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, at_step, gather, named, newest, to_drop, unit_of
 from headway.core.model import Attempt, Cause
 from headway.core.progress_spec import Keeping
 
@@ -46,6 +46,20 @@ def test_a_gang_is_known_as_well_as_its_weakest_share() -> None:
     assert whole is not None
     assert whole.how == "settled"
     assert [part.task for part in whole.parts] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("units", "unit"),
+    [(["step"], "step"), (["save", "epoch"], "epoch"), (["epoch", "step", "save"], "step"), ([], "step")],
+)
+def test_a_job_is_told_in_the_finest_count_that_it_tells(units: list[str], unit: str) -> None:
+    entries = [a_checkpoint(5, task=task, unit=each) for task, each in enumerate(units)]
+    assert unit_of(entries) == unit
+    assert [whole.unit for whole in gather(entries, len(units))] == ([unit] if units else [])
+
+
+def test_a_step_is_named_by_what_it_counts() -> None:
+    assert [named(1200), named(6, "epoch"), named(3, "save")] == ["step 1200", "epoch 6", "save 3"]
 
 
 def test_one_that_was_set_aside_is_never_resumed_from() -> None:

@@ -167,6 +167,7 @@ def test_a_script_goes_on_from_its_own_files_after_any_end(living: Living, habit
     for attempt, way in enumerate(["rank", "notice", "keeper"], 1):
         script.until(attempt, resumed + 80)
         assert attempt > 1 or script.found().startswith(SAID[habit])
+        assert f" {SAID[habit]}" in living.ok("describe", script.job)
         resumed = script.end(attempt, way)
         assert resumed > 0, f"after the end by {way} it began from nothing"
         assert script.last_step(attempt) - resumed <= 3 * script.every, way
@@ -199,6 +200,7 @@ def test_two_jobs_in_one_folder_say_that_nothing_is_kept_unless_they_name_their_
     two.began(1)
     told = lambda: f"job {two.job} runs there too" in json.dumps(events_of(living, one.job))  # noqa: E731
     wait_until(told, what="a word about the other job")
+    assert f"job {two.job} runs there too" in living.ok("describe", one.job)
     for script in (one, two):
         script.allow(400)
         living.wait(script.job)

@@ -130,12 +130,16 @@ LOSS: Schema = obj(steps=WHOLE, seconds=NUMBER, money={"type": ["number", "null"
 CHECKPOINT: Schema = obj(
     ("step", "attempt"),
     step=WHOLE,
+    unit={**TEXT, "description": "what its step counts: step, epoch, or save where the job does not tell"},
     attempt=WHOLE,
     how={"enum": list(HOW)},
     bytes=WHOLE,
     files=WHOLE,
     at=TIME,
     metrics={"type": "object"},
+    found={**TEXT, "description": "where in its working directory the job saves, and whose habit that is"},
+    tasks={**array(WHOLE), "description": "those that saved it"},
+    sharded={"type": "boolean", "description": "each of them saved a share of one whole"},
     complete={"type": "boolean"},
     pinned={"type": "boolean"},
     state={"enum": ["committed", "set_aside"]},
@@ -144,7 +148,7 @@ CHECKPOINT: Schema = obj(
 _PROGRESS: Schema = obj(
     seed=WHOLE,
     checkpoint={"anyOf": [CHECKPOINT, {"type": "null"}]},
-    account=obj(total=LOSS, by_cause={"type": "object", "additionalProperties": LOSS}, attempts=array(LOSS)),
+    account=obj(unit=TEXT, total=LOSS, by_cause={"type": "object", "additionalProperties": LOSS}, attempts=array(LOSS)),
     artifacts=obj(files=WHOLE, bytes=WHOLE),
 )
 _DETAIL: Schema = {"allOf": [SUMMARY, obj(spec=SPEC, attempts=array({"type": "object"}), hint=TEXT), _PROGRESS]}

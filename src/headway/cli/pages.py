@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.cli.output import Output
+from headway.core.checkpoints import STEP, named
 from headway.core.units import show_duration, show_size
 
 Shown = Mapping[str, Any]
@@ -71,6 +72,7 @@ def job(output: Output, detail: Shown, now: float) -> str:
         ("retry of", detail.get("retry_of") or ""),
         ("log", show_size(int(detail.get("log_bytes") or 0))),
         ("checkpoint", _checkpoint(detail.get("checkpoint"), now)),
+        ("keeps", (detail.get("checkpoint") or {}).get("found") or ""),
         ("artifacts", _kept(detail.get("artifacts"))),
         ("lost", lost(detail.get("account"))),
         *(("trouble", f"{each['node']}: {each['detail']}") for each in detail.get("troubles") or ()),
@@ -91,17 +93,26 @@ def _unkept(found: Sequence[Shown]) -> list[tuple[str, str]]:
 
 
 def attempts(output: Output, found: Sequence[Shown], now: float) -> str:
+    """A line for each; where one of them went on from a checkpoint, with a column for that."""
+    went_on = any(each.get("resumed_step") is not None for each in found)
     rows = [
         (
             str(each["number"]),
             ", ".join(dict.fromkeys(task["node"] for task in each["tasks"])),
             ran(each, now),
+            *([_resumed(each)] if went_on else []),
             "-" if each.get("exit_code") is None else str(each["exit_code"]),
             _in_a_row("; it ".join(filter(None, (_happened(each), each.get("set_back"))))),
         )
         for each in found
     ]
-    return output.table(("ATTEMPT", "NODES", "RAN", "EXIT", "WHAT HAPPENED"), rows)
+    heads = ("ATTEMPT", "NODES", "RAN", *(["FROM"] if went_on else []), "EXIT", "WHAT HAPPENED")
+    return output.table(heads, rows)
+
+
+def _resumed(attempt: Shown) -> str:
+    step = attempt.get("resumed_step")
+    return "-" if step is None else named(step, str(attempt.get("resumed_unit") or STEP))
 
 
 def _happened(attempt: Shown) -> str:
@@ -111,7 +122,7 @@ def _happened(attempt: Shown) -> str:
 def checkpoints(output: Output, found: Sequence[Shown], now: float) -> str:
     rows = [
         (
-            str(each["step"]),
+            _step(each) if each.get("unit", STEP) != STEP else str(each["step"]),
             str(each["attempt"]),
             each["how"],
             show_size(int(each["bytes"])),
@@ -152,17 +163,18 @@ def lost(account: Any) -> str:
     """The account of lost work in one line: in all, then per cause."""
     if not isinstance(account, Mapping):
         return ""
-    total = _loss(account.get("total") or {})
-    causes = dict(account.get("by_cause") or {})
-    each = [f"{cause}: {_loss(loss)}" for cause, loss in causes.items() if _loss(loss)]
+    unit = str(account.get("unit") or STEP)
+    total = _loss(account.get("total") or {}, unit)
+    causes = {cause: _loss(loss, unit) for cause, loss in dict(account.get("by_cause") or {}).items()}
+    each = [f"{cause}: {told}" for cause, told in causes.items() if told]
     if not total:
         return "nothing" if causes else ""
     return total + (f" ({'; '.join(each)})" if each else "")
 
 
-def _loss(loss: Shown) -> str:
+def _loss(loss: Shown, unit: str) -> str:
     steps, seconds, money = loss.get("steps") or 0, loss.get("seconds") or 0.0, loss.get("money")
-    parts = [f"{steps} {'step' if steps == 1 else 'steps'}"] if steps else []
+    parts = [f"{steps} {unit if steps == 1 else unit + 's'}"] if steps else []
     parts += [show_duration(seconds)] if steps or seconds >= 0.05 else []  # Less is the time that ending took.
     parts += [f"{money:.2f} in money"] if money else []
     return ", ".join(parts)
@@ -273,11 +285,16 @@ def _environment(spec: Shown) -> str:
 def _checkpoint(newest: Any, now: float) -> str:
     if not isinstance(newest, Mapping) or newest.get("step") is None:
         return ""
-    parts = [f"step {newest['step']}"]
+    parts = [_step(newest)]
     parts += [show_size(int(newest["bytes"]))] if newest.get("bytes") is not None else []
     parts += [f"saved {show_duration(now - newest['at'])} ago"] if newest.get("at") else []
     parts += [str(newest["how"])] if newest.get("how") else []
     return ", ".join(parts)
+
+
+def _step(checkpoint: Shown) -> str:
+    """Its step with what it counts: `step 1200`, `epoch 6`, `save 3`."""
+    return named(checkpoint["step"], str(checkpoint.get("unit") or STEP))
 
 
 def _kept(found: Any) -> str:

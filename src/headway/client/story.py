@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from headway.core.checkpoints import STEP
 from headway.core.errors import NotFound
+from headway.core.explain import explain_resume
 
 MARK = "── headway: "
 BLOCK_BYTES = 64 * 1024
@@ -314,8 +316,9 @@ class Story:
         nodes = ", ".join(dict.fromkeys(task["node"] for task in attempts.get(number, {}).get("tasks", ())))
         before = attempts.get(number - 1, {})
         why = before.get("sentence") or before.get("cause") or f"attempt {number - 1}"
-        back = attempts.get(number, {}).get("set_back")
-        more = f"; it {back}" if back else ""
+        here = attempts.get(number, {})
+        begins = here.get("set_back") or explain_resume(here.get("resumed_step"), here.get("resumed_unit") or STEP)
+        more = f"; it {begins}" if begins else ""
         yield self._remark(f"attempt {number}{' on ' + nodes if nodes else ''}, after: {why}{more}")
 
     def _gap(self, chunk: Chunk) -> Iterator[Piece]:

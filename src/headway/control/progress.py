@@ -114,7 +114,9 @@ def _checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
     if whole is None:
         return  # Other tasks of the gang do not have that step yet.
     size, files = sum(part.bytes for part in whole.parts), sum(part.files for part in whole.parts)
-    data = {"step": whole.step, "how": whole.how, "bytes": size, "files": files}
+    data = {"step": whole.step, "unit": whole.unit, "how": whole.how, "bytes": size, "files": files}
+    if whole.found:
+        data["found"] = whole.found
     desk.say(Event("CheckpointCommitted", desk.now, job.id, job.number, data))
     job = desk.step(job, Progressed(job.number, committed_step=whole.step))
     retain(desk, job)
@@ -187,15 +189,23 @@ def _bad_checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> Non
     desk.keep.changed.append(aside)
     detail = str(raw.get("detail", ""))[:500]
     before = checkpoints.newest(trail.checkpoints_of(job_id), job.spec.nodes)
-    data = {"step": bad.step, "of_attempt": bad.attempt, "task": index, "key": bad.key, "detail": detail}
+    data = {
+        "step": bad.step,
+        "unit": bad.unit,
+        "of_attempt": bad.attempt,
+        "task": index,
+        "key": bad.key,
+        "detail": detail,
+    }
     data["instead"] = before.step if before else None
     desk.say(Event("CheckpointSetAside", desk.now, job_id, job.number, data))
     trail.spoiled[job_id] = trail.spoiled.get(job_id, 0) + 1
-    said = f"the checkpoint of step {bad.step} is damaged: {detail}"
+    which = checkpoints.named(bad.step, bad.unit)
+    said = f"the checkpoint of {which} is damaged: {detail}"
     origin = job.spec.progress.resume_from
     if before is None and origin is not None:
         # Somebody asked for what begins there. To begin with nothing instead would look like an answer.
-        said = f"the checkpoint of step {bad.step} of {origin.job}, from which it was to begin, is damaged: {detail}"
+        said = f"the checkpoint of {which} of {origin.job}, from which it was to begin, is damaged: {detail}"
         desk.step(job, PrepareFailed(attempt, index, Cause.INPUT_MISSING, said))
         return
     desk.step(job, ResumeSpoiled(job.number, before.step if before else None, said))

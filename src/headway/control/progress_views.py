@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.core import checkpoints
 from headway.core.account import Account, Loss, Price, account, no_price
-from headway.core.checkpoints import COMMITTED, SET_ASIDE, Whole
+from headway.core.checkpoints import COMMITTED, SET_ASIDE, Checkpoint, Whole
 from headway.core.errors import NotFound
 from headway.core.model import Attempt, Job, NodeId, Pool
 from headway.core.params import seed_of
@@ -19,16 +19,23 @@ from headway.store.protocol import Artifact, Store
 FILES_SHOWN = 1000
 
 
-def progress_of(store: Store, job: Job, attempts: Sequence[Attempt], price: Price = no_price) -> dict[str, Any]:
-    """What a job's detail says about its progress."""
+def kept_of(store: Store, job: Job, attempts: Sequence[Attempt]) -> Sequence[Checkpoint]:
+    """The checkpoints of a job, where it can have any."""
     began = job.spec.progress.resume_from is not None
     kept = began or any(each.committed_step is not None for each in attempts)
-    newest = checkpoints.newest(store.checkpoints(job.id), job.spec.nodes) if kept else None
+    return store.checkpoints(job.id) if kept else ()
+
+
+def progress_of(
+    store: Store, job: Job, attempts: Sequence[Attempt], kept: Sequence[Checkpoint], price: Price = no_price
+) -> dict[str, Any]:
+    """What a job's detail says about its progress."""
+    newest = checkpoints.newest(kept, job.spec.nodes)
     artifacts = store.artifacts(job.id)
     return {
         "seed": seed_of(job),
         "checkpoint": show_whole(newest) if newest else None,
-        "account": show_account(account(attempts, price)),
+        "account": {"unit": checkpoints.unit_of(kept), **show_account(account(attempts, price))},
         "artifacts": {"files": len(artifacts), "bytes": sum(each.size for each in artifacts)},
     }
 
@@ -72,12 +79,16 @@ def show_whole(whole: Whole) -> dict[str, Any]:
     aside = any(part.state == SET_ASIDE for part in whole.parts)
     return {
         "step": whole.step,
+        "unit": whole.unit,
         "attempt": whole.attempt,
         "how": whole.how,
         "bytes": sum(part.bytes for part in whole.parts),
         "files": sum(part.files for part in whole.parts),
         "at": whole.at,
         "metrics": whole.metrics,
+        "found": whole.found,
+        "tasks": [part.task for part in whole.parts],
+        "sharded": any(part.sharded for part in whole.parts),
         "complete": len(whole.parts) == whole.tasks,
         "pinned": whole.pinned,
         "state": SET_ASIDE if aside else COMMITTED,

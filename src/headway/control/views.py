@@ -12,9 +12,10 @@ from itertools import groupby
 from typing import Any
 
 from headway.control.logs import stream_of
-from headway.control.progress_views import progress_of, show_loss
+from headway.control.progress_views import kept_of, progress_of, show_loss
 from headway.core import explain
 from headway.core.account import Price, loss_of, no_price, set_backs
+from headway.core.checkpoints import Checkpoint, unit_of
 from headway.core.errors import Conflict, NotFound
 from headway.core.events import Event
 from headway.core.model import Attempt, Job, NodeId, State, task_key
@@ -85,11 +86,12 @@ def detail(
 ) -> dict[str, Any]:
     ranges = store.logs(job.id)
     attempts = store.attempts(job.id)
+    kept = kept_of(store, job, attempts)
     return {
         **summary(job, sentence, now),
         "spec": show_spec(job.spec),
-        **progress_of(store, job, attempts, price),
-        "attempts": _show_attempts(attempts, price),
+        **progress_of(store, job, attempts, kept, price),
+        "attempts": _show_attempts(attempts, kept, price),
         "troubles": _troubles_of(job, troubles or {}),
         "retries": asdict(job.retries),
         "losses": {**asdict(standing(job)), "sentence": explain.explain_losses(job)},
@@ -110,9 +112,18 @@ def _troubles_of(job: Job, troubles: Mapping[NodeId, Mapping[str, str]]) -> list
     ]
 
 
-def _show_attempts(attempts: Sequence[Attempt], price: Price) -> list[dict[str, Any]]:
-    told = {back.attempt: explain.explain_set_back(back.to, back.since) for back in set_backs(attempts)}
-    return [{**show_attempt(each, price), "set_back": told.get(each.number, "")} for each in attempts]
+def _show_attempts(attempts: Sequence[Attempt], kept: Sequence[Checkpoint], price: Price) -> list[dict[str, Any]]:
+    usual = unit_of(kept)
+    units = {each.step: each.unit for each in kept}
+    told = {back.attempt: explain.explain_set_back(back.to, back.since, usual) for back in set_backs(attempts)}
+    return [
+        {
+            **show_attempt(each, price),
+            "resumed_unit": None if each.resumed_step is None else units.get(each.resumed_step, usual),
+            "set_back": told.get(each.number, ""),
+        }
+        for each in attempts
+    ]
 
 
 def show_attempt(attempt: Attempt, price: Price = no_price) -> dict[str, Any]:

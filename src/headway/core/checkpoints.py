@@ -14,6 +14,7 @@ from headway.core.progress_spec import Keeping
 
 COMMITTED = "committed"
 STEP = "step"
+UNITS = (STEP, "epoch", "save")  # From the finest count to that of a job which tells nothing of how far it is.
 SET_ASIDE = "set_aside"  # It failed its hash when it was restored: never used again.
 
 HOW = ("settled", "closed", "marker", "renamed", "declared")
@@ -67,6 +68,17 @@ class Whole:
         return min((part.how for part in self.parts), key=HOW.index)
 
     @property
+    def unit(self) -> str:
+        """What its step counts, by the task that knows it best."""
+        known = [part.unit for part in self.parts]
+        return next((unit for unit in UNITS if unit in known), known[0])
+
+    @property
+    def found(self) -> str:
+        """Where its tasks save, in words; empty where that is the directory that they were given."""
+        return "; ".join(dict.fromkeys(part.found for part in self.parts if part.found))
+
+    @property
     def pinned(self) -> bool:
         return any(part.pinned for part in self.parts)
 
@@ -101,6 +113,17 @@ def newest(checkpoints: Iterable[Checkpoint], tasks: int) -> Whole | None:
     """The checkpoint to resume from: of the complete ones the newest step, and of equals the best known."""
     complete = [whole for whole in gather(checkpoints, tasks) if whole.complete]
     return complete[-1] if complete else None
+
+
+def unit_of(checkpoints: Iterable[Checkpoint]) -> str:
+    """What the steps of a job count: a job that tells more than one of them is told in the finest."""
+    known = {each.unit for each in checkpoints}
+    return next((unit for unit in UNITS if unit in known), STEP)
+
+
+def named(step: int, unit: str = STEP) -> str:
+    """A step as people read it: `step 1200`, `epoch 6`, or `save 3` where saves were only counted."""
+    return f"{unit or STEP} {step}"
 
 
 def at_step(checkpoints: Iterable[Checkpoint], tasks: int, step: int) -> Whole | None:

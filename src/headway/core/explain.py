@@ -6,6 +6,7 @@ Data in, words out. The same sentence appears in the CLI, the API and the dashbo
 from __future__ import annotations
 
 from headway.core.causes import TABLE
+from headway.core.checkpoints import STEP, named
 from headway.core.lifecycle import place_kept
 from headway.core.model import Attempt, Cause, Job, State
 from headway.core.retry import lost_what, standing, times
@@ -141,10 +142,15 @@ def explain_attempt(attempt: Attempt) -> str:
     return _ended(f"attempt {attempt.number}", attempt.cause, attempt.exit_code, attempt.detail)
 
 
-def explain_set_back(to: int, since: int) -> str:
+def explain_resume(step: int | None, unit: str = STEP) -> str:
+    """From where an attempt goes on; empty for one that begins with nothing."""
+    return f"goes on from {named(step, unit)}" if step is not None else ""
+
+
+def explain_set_back(to: int, since: int, unit: str = STEP) -> str:
     """Why an attempt began earlier than what had been committed."""
-    begins = f"goes on from step {to}" if to else "begins from nothing"
-    return f"{begins}, not from step {since}: what was committed since is damaged, and set aside"
+    begins = explain_resume(to or None, unit) or "begins from nothing"
+    return f"{begins}, not from {named(since, unit)}: what was committed since is damaged, and set aside"
 
 
 def explain_losses(job: Job) -> str:
