@@ -10,7 +10,7 @@ import json
 import os
 from collections import Counter
 
-from headway_agent import completeness, rounds, staged_files, workdir_notes
+from headway_agent import completeness, rounds, sdk_lines, staged_files, workdir_notes
 from headway_agent.completeness import Inspector, Knowledge, Snapshot
 from headway_agent.file_events import STAGED, first_output
 from headway_agent.moving import is_here
@@ -148,6 +148,12 @@ class Charge:
         self._printed_to = begin + len(data)
         self._printed.feed(data)
         self.knowledge.steps.printed = dict(self._printed.latest)
+
+    def told_by(self, printed_bytes: int) -> dict[str, int]:
+        """How far the job had told it was, by unit, when it had printed so much."""
+        sdk_lines.read_metrics(self)
+        self.read_printed(printed_bytes)
+        return dict(self.knowledge.steps.told())
 
     # --- copies ---
 

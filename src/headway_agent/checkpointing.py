@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from headway_agent import artifacts, completeness, file_formats, sdk_lines, staged_files
 from headway_agent.charges import Charge
 from headway_agent.completeness import CUT, WHOLE
-from headway_agent.file_events import GATHER_S, STAGED, Caught, FileEvents
+from headway_agent.file_events import GATHER_S, STAGED, Caught, FileEvents, Printed
 from headway_agent.happenings import (
     WAIT,
     ArtifactStored,
@@ -179,16 +179,20 @@ class Checkpointer:
         charge = self._charges.get(seen.task)
         return charge is not None and charge.workdir is not None and charge.workdir.matters(seen.path)
 
-    def _heard(self, told: Sequence[Seen | Caught]) -> None:
+    def _heard(self, told: Sequence[Seen | Caught | Printed]) -> None:
         """Called by the other thread."""
         self._ask(lambda: self._take_in(told))
 
-    def _take_in(self, told: Sequence[Seen | Caught]) -> None:
+    def _take_in(self, told: Sequence[Seen | Caught | Printed]) -> None:
         now = boottime_s()
         for each in told:
             charge = self._take_up(each.task, False)
             if isinstance(each, Caught):
                 self._caught(charge, each)
+            elif isinstance(each, Printed):
+                if charge is not None:
+                    completeness.told_at(charge.knowledge, each.path, charge.told_by(each.printed_bytes))
+                continue
             elif charge is not None:
                 self._saw(charge, each, now)
             if charge is not None and each.place not in ("sdk", "output"):
@@ -202,9 +206,7 @@ class Checkpointer:
         if caught.verdict == CUT or caught.doubtful:
             completeness.closed_in_vain(charge.knowledge, caught.path, caught.at_s)
         else:
-            sdk_lines.read_metrics(charge)
-            charge.read_printed(caught.printed_bytes)
-            told, whole = dict(charge.knowledge.steps.told()), caught.verdict == WHOLE
+            told, whole = charge.told_by(caught.printed_bytes), caught.verdict == WHOLE
             copy = (caught.source, caught.source_signature)
             what = Closed(caught.signature, caught.at_s, completeness.CLOSED, whole, *copy, told)
             completeness.closed(charge.knowledge, caught.path, what)

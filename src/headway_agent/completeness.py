@@ -8,7 +8,7 @@ unless its bytes were put by. What is saved together is rounds.py's to know, whi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headway_agent import own_steps, rounds
 from headway_agent.own_steps import Steps
@@ -68,6 +68,7 @@ class Knowledge:
     metrics: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     steps: Steps = field(default_factory=Steps)
     rounds: Rounds = field(default_factory=Rounds)
+    told_at: dict[str, Mapping[str, int]] = field(default_factory=dict)  # How far the job was, as each came to be.
     due: dict[str, Closed] = field(default_factory=dict)  # The round that is to be kept now, until it is.
     overtaken: bool = False  # A round was overwritten before it could be read: its files must be put by.
     looked_s: float = 0.0
@@ -99,6 +100,16 @@ def renamed(known: Knowledge, path: str) -> None:
         known.renamed_inside.add(path)
     else:
         known.told[path] = RENAMED
+
+
+def told_at(known: Knowledge, path: str, told: Mapping[str, int]) -> None:
+    """How far the job had told it was when this entry was saved."""
+    if is_half_written(path):
+        return
+    known.told_at[path] = told
+    for held in (known.rounds.now, known.rounds.full, known.due):
+        if path in held:
+            held[path] = replace(held[path], seen=told)
 
 
 def closed(known: Knowledge, path: str, what: Closed) -> None:
@@ -249,7 +260,8 @@ def _in_a_round(known: Knowledge, tree: Tree, path: str, now: float) -> bool:
     """Note a renamed file as a part of its round. Whether the rest of that round is still to come."""
     if path not in tree:
         return False  # A directory: whole by itself.
-    rounds.closed(known.rounds, path, Closed(tree[path], now, RENAMED, whole=True), now)
+    seen = known.told_at.get(path)
+    rounds.closed(known.rounds, path, Closed(tree[path], now, RENAMED, whole=True, seen=seen), now)
     known.habits.add(_habit(path))
     return rounds.awaits_more(known.rounds, path)
 
@@ -258,7 +270,8 @@ def _take_round(known: Knowledge, tree: Tree, now: float, end: str, inspector: I
     """What was saved together is finished together, or not at all."""
     for path in known.renamed_inside:
         if path in tree and path not in known.rounds.now and path not in known.kept:
-            rounds.closed(known.rounds, path, Closed(tree[path], now, RENAMED, whole=True), now)
+            seen = known.told_at.get(path)
+            rounds.closed(known.rounds, path, Closed(tree[path], now, RENAMED, whole=True, seen=seen), now)
     rounds.forget_missing(known.rounds, tree)
     known.rounds.failed_s = known.failed_s
     if end == ALIVE:
@@ -474,7 +487,7 @@ def _due(known: Knowledge, tree: Tree, declared_now: Iterable[str], inspector: I
         return None
     how = min((known.finished[path][1] for path in new), key=STRENGTH.__getitem__)
     leading = [path for path in new if known.finished[path][1] == how]
-    seen = known.steps.seen_at(known.due[path].seen for path in leading if path in known.due)
+    seen = known.steps.seen_at(known.due[path].seen if path in known.due else _told_at(known, path) for path in leading)
     step, unit = own_steps.choose(known.steps, leading, known.finished, known.kept, inspector.step, seen)
     files_now = {path: each[0] for path, each in known.finished.items()}
     # What is being written anew is kept as it was: without it, the snapshot would be less than the one before.
@@ -484,12 +497,20 @@ def _due(known: Knowledge, tree: Tree, declared_now: Iterable[str], inspector: I
     return Snapshot({**before, **files_now}, step, how, tuple(new), metrics, unit, sources, frozenset(before))
 
 
+def _told_at(known: Knowledge, path: str) -> Mapping[str, int] | None:
+    """How far the job was when this file, or the directory around it, was saved; None when nobody noted it."""
+    while path and path not in known.told_at:
+        path = path.rpartition("/")[0]
+    return known.told_at.get(path)
+
+
 def kept(known: Knowledge, snapshot: Snapshot) -> None:
     """The snapshot is in storage: from here on only what differs from it is new."""
     known.kept = {
         path: (signature, known.finished.get(path, ((), snapshot.how))[1]) for path, signature in snapshot.files.items()
     }
     known.due = {path: each for path, each in known.due.items() if snapshot.files.get(path) != each.signature}
+    known.told_at = {path: told for path, told in known.told_at.items() if path in known.told}
     own_steps.taken(known.steps, snapshot.step, snapshot.unit)
     known.metrics = {step: said for step, said in known.metrics.items() if step > snapshot.step}
 

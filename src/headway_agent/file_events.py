@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from headway_agent import file_formats, staged_files
 from headway_agent.completeness import is_half_written
-from headway_agent.inotify import CLOSED, FOUND, WRITTEN, Seen
+from headway_agent.inotify import APPEARED, CLOSED, FOUND, MOVED, WRITTEN, Seen
 from headway_agent.nodedir import boottime_s
 from headway_agent.task_processes import TaskProcesses
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 GATHER_S = 0.05  # Events that come together are looked at together;
 HEAR_S = 0.01  # but they are heard sooner: how far the job was at a close is what it had told by then.
 AGAIN_S = 0.2
+AFTER_S = 0.05  # A line that comes so soon after a save tells the step of that save,
+SILENT_S = 0.15  # where none had come for so long before it: else it is the next step's.
 STAGED = "staged"
 
 
@@ -50,13 +52,23 @@ class Caught:
     doubtful: bool = False  # A process of its task ended about then: perhaps in the middle of writing it.
 
 
+@dataclass(frozen=True)
+class Printed:
+    """How much its first rank had printed when a file was renamed, or right after it was saved."""
+
+    task: str
+    place: str
+    path: str
+    printed_bytes: int
+
+
 class FileEvents:
     def __init__(
         self,
         watcher: Watcher,
         file_of: Callable[[str, str, str], str],
         directory_of: Callable[[str], str],
-        tell: Callable[[Sequence[Seen | Caught]], None],
+        tell: Callable[[Sequence[Seen | Caught | Printed]], None],
         log: FactLog,
         concerns: Callable[[Seen], bool] = lambda seen: True,
     ) -> None:
@@ -65,6 +77,8 @@ class FileEvents:
         self._file_of, self._directory_of, self._tell, self._log = file_of, directory_of, tell, log
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._waiting: list[threading.Event] = []
+        self._silent: dict[str, bool] = {}  # By task that writes: whether it printed nothing for long before that.
+        self._after: dict[tuple[str, str, str], tuple[float, int]] = {}  # Saved just now: what is printed right after.
         self._processes = TaskProcesses()
         self._ended: dict[str, bool] = {}  # By task: whether a process of it has ended, as far as was asked in a turn.
         threading.Thread(target=self._work, name="file events", daemon=True).start()
@@ -86,7 +100,7 @@ class FileEvents:
         while True:
             try:
                 ends = [self._wake_r] + ([self.watcher.fd] if self.watcher.fd >= 0 else [])
-                ready, _, _ = select.select(ends, [], [])
+                ready, _, _ = select.select(ends, [], [], AFTER_S if self._after else None)
                 if self._wake_r in ready:
                     os.read(self._wake_r, 4096)
                 self._turn()
@@ -106,6 +120,7 @@ class FileEvents:
                 seen += filter(self._concerns, more)
             if seen:
                 self._hear(seen)
+            self._tell_after(at_once=bool(waiting))
         finally:
             for each in waiting:
                 each.set()
@@ -114,10 +129,11 @@ class FileEvents:
         """Tell it in the order in which it happened; of a thousand writes to one file the first, and its last close."""
         last = {(each.task, each.place, each.path): number for number, each in enumerate(seen)}
         self._ended = {task: False for task in {each.task for each in seen} if self._processes.meet(task)}
-        told: list[Seen | Caught] = []
+        told: list[Seen | Caught | Printed] = []
         written: set[Seen] = set()
         for number, each in enumerate(seen):
             newest = last[each.task, each.place, each.path] == number
+            told += self._printed_at(each)
             caught = self._catch(each) if newest and each.what in (CLOSED, FOUND) else None
             if each.what == WRITTEN and each in written:
                 continue
@@ -129,6 +145,29 @@ class FileEvents:
                 written.add(each)
             elif each.what == CLOSED:
                 written.discard(Seen(each.task, each.place, WRITTEN, each.path))
+        if told:
+            self._tell(told)
+
+    def _printed_at(self, seen: Seen) -> list[Printed]:
+        """Note how much was printed when a save begins and ends; of a rename it is told at once."""
+        task = seen.task
+        if seen.place in ("sdk", "output"):
+            return []
+        if seen.what in (WRITTEN, APPEARED) and task not in self._silent:
+            self._silent[task] = time.time() - self._printed(task)[1] >= SILENT_S
+        if seen.what not in (CLOSED, MOVED) or is_half_written(seen.path):
+            return []
+        size = self._printed(task)[0]
+        if self._silent.pop(task, False):
+            self._after[task, seen.place, seen.path] = (boottime_s() + AFTER_S, size)
+        return [Printed(task, seen.place, seen.path, size)] if seen.what == MOVED else []
+
+    def _tell_after(self, at_once: bool) -> None:
+        now = boottime_s()
+        due = {key: size for key, (at_s, size) in self._after.items() if at_once or at_s <= now}
+        sizes = {task: self._printed(task)[0] for task, _, _ in due}
+        told = [Printed(*key, sizes[key[0]]) for key, size in due.items() if sizes[key[0]] > size]
+        self._after = {key: each for key, each in self._after.items() if key not in due}
         if told:
             self._tell(told)
 
@@ -154,7 +193,7 @@ class FileEvents:
 
     def _caught(self, task: str, place: str, path: str, file: str, fd: int, found: os.stat_result) -> Caught | None:
         signature = (found.st_size, found.st_mtime_ns, found.st_ino)
-        verdict, printed = file_formats.check(file).verdict, self._printed_bytes(task)
+        verdict, printed = file_formats.check(file).verdict, self._printed(task)[0]
         source, of_source = "", (0, 0, 0)
         if task in self.put_by and verdict != file_formats.CUT:
             source, of_source = self._put_by(task, file, fd)
@@ -179,13 +218,16 @@ class FileEvents:
 
     def forget(self, task: str) -> None:
         self.put_by.pop(task, None)
+        self._silent.pop(task, None)
         self._processes.forget(task)
 
-    def _printed_bytes(self, task: str) -> int:
+    def _printed(self, task: str) -> tuple[int, float]:
+        """How much its first rank has printed, and when it last did."""
         try:
-            return os.stat(first_output(self._directory_of(task))).st_size
+            found = os.stat(first_output(self._directory_of(task)))
         except OSError:
-            return 0
+            return 0, 0.0
+        return found.st_size, found.st_mtime
 
 
 def first_output(directory: str) -> str:

@@ -303,3 +303,25 @@ def test_what_a_failed_rank_was_writing_does_not_settle_beside_the_ranks_that_li
     assert found is not None
     assert set(found.files) == {"step-1.pt"}
     assert c.next_look_s(known) is None
+
+
+@pytest.mark.parametrize("path", ["model.pt", "newest/model.pt"])
+def test_a_renamed_entry_is_of_the_step_that_was_told_when_it_came(path: str) -> None:
+    known = Knowledge()
+    c.told_at(known, path.split("/")[0], {"step": 9})
+    c.renamed(known, path.split("/")[0])
+    known.steps.printed = {"step": 14}  # By the time that we look.
+    found = look(known, {path: sig(1)}, 0.0) or look(known, {path: sig(1)}, 100.0)
+    assert found is not None
+    assert (found.step, found.unit) == (9, "step")
+    kept(known, found)
+    assert not known.told_at
+
+
+def test_a_step_that_is_told_right_after_a_save_is_that_of_the_save() -> None:
+    known = Knowledge()
+    c.closed(known, "model.pt", c.Closed(sig(1), 0.0, c.CLOSED, whole=True, seen={"step": 11}))
+    c.told_at(known, "model.pt", {"step": 12})
+    found = look(known, {"model.pt": sig(1)}, 100.0)
+    assert found is not None
+    assert found.step == 12
