@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.core.lifecycle import CancelAsked, Claimed, Placed, Seat, Signal, StopDecided, TaskEnded, step
+from headway.core.lifecycle import step
 from headway.core.model import Cause, Job, Node, Outcome, Resources
+from headway.core.signals import CancelAsked, Claimed, Placed, Seat, Signal, StopDecided, TaskEnded
 from headway.core.spec import JobSpec
 
 NOW = 1_000_000.0

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from headway.core import retry
 from headway.core.explain import explain_losses, explain_waiting
-from headway.core.lifecycle import Claimed, NodeLost, Placed, Progressed, Signal, StopDecided, TaskEnded, step
+from headway.core.lifecycle import step
 from headway.core.model import Cause, Job, Outcome, State
 from headway.core.scheduler import Waiting
+from headway.core.signals import Claimed, NodeLost, Placed, Progressed, Signal, StopDecided, TaskEnded
 from tests.builders import BROKEN, NOW, seats
 from tests.core.test_trying_again import a_wish
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from headway.core.invariants import broken_between, broken_in
-from headway.core.lifecycle import (
+from headway.core.lifecycle import charged, place_kept, step
+from headway.core.model import Cause, Job, Outcome, Phase, State
+from headway.core.signals import (
     CancelAsked,
     CanNeverRun,
     Claimed,
@@ -28,11 +30,7 @@ from headway.core.lifecycle import (
     StopDecided,
     TaskEnded,
     TaskMissing,
-    charged,
-    place_kept,
-    step,
 )
-from headway.core.model import Cause, Job, Outcome, Phase, State
 from headway.core.states import FOLLOWS, HEARS, TASK_FOLLOWS
 from tests.builders import (
     BROKEN,

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from headway.core.fit import empty_room
 from headway.core.invariants import broken_on_nodes
-from headway.core.lifecycle import CancelAsked, NodeLost, Placed, TaskEnded, step
+from headway.core.lifecycle import step
 from headway.core.model import Job, Node
 from headway.core.scheduler import View, Waiting, plan, view_of, why_all_waiting, why_waiting
+from headway.core.signals import CancelAsked, NodeLost, Placed, TaskEnded
 from tests.builders import BROKEN, NOW, a_job, a_node, after, placed, running, seats
 
 GIB = 2**30

@@ -12,7 +12,10 @@ from headway.core.causes import TABLE, Whose
 from headway.core.events import KINDS, record
 from headway.core.explain import explain_state
 from headway.core.invariants import broken_between, broken_in, broken_on_nodes
-from headway.core.lifecycle import (
+from headway.core.lifecycle import step
+from headway.core.model import Cause, Job, Outcome, Phase, State
+from headway.core.scheduler import plan, view_of
+from headway.core.signals import (
     CancelAsked,
     CanNeverRun,
     Claimed,
@@ -25,10 +28,7 @@ from headway.core.lifecycle import (
     StopDecided,
     TaskEnded,
     TaskMissing,
-    step,
 )
-from headway.core.model import Cause, Job, Outcome, Phase, State
-from headway.core.scheduler import plan, view_of
 from tests.builders import NOW, a_job, a_node
 
 CAUSES = st.sampled_from([None, Cause.USER_CODE, Cause.OUT_OF_MEMORY, Cause.COMMAND_MISSING, Cause.OUTCOME_LOST])

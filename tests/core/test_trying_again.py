@@ -9,9 +9,9 @@ import pytest
 
 from headway.control.syncing import read_outcome
 from headway.core import retry
-from headway.core.lifecycle import Claimed, PrepareFailed, Progressed, ResumeSpoiled, TaskEnded
 from headway.core.model import Cause, Job, Outcome, Phase, Retries, State
 from headway.core.progress_spec import QUICK_MAX
+from headway.core.signals import Claimed, PrepareFailed, Progressed, ResumeSpoiled, TaskEnded
 from headway.core.spec import read_spec
 from tests.builders import BROKEN, NOW, a_job, after, placed, running, seats, stopping
 

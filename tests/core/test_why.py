@@ -9,9 +9,9 @@ import pytest
 from headway.core import admission
 from headway.core.errors import BadInput
 from headway.core.explain import explain_state
-from headway.core.lifecycle import Claimed, Placed, Seat
 from headway.core.model import Job, Node, Policy, Pool, Queue, Quota, Resources
 from headway.core.scheduler import View, expected_starts, plan, view_of, what_if, why_all_waiting, why_waiting
+from headway.core.signals import Claimed, Placed, Seat
 from headway.core.spec import read_spec
 from headway.core.wishes import Wishes, read_wishes, show_wishes
 from tests.builders import NOW, a_job, a_node, a_spec, after, running

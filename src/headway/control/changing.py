@@ -10,8 +10,8 @@ from headway.control.desk import Desk
 from headway.control.submitting import check_spec, refuse_cycles
 from headway.core.errors import Conflict
 from headway.core.fields import check_keys
-from headway.core.lifecycle import SpecChanged
 from headway.core.model import Job, JobId, State
+from headway.core.signals import SpecChanged
 from headway.core.spec import KEYS, JobSpec, read_spec, show_spec
 
 CHANGEABLE = (

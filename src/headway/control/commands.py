@@ -18,8 +18,8 @@ from headway.control.submitting import Origin, make_jobs
 from headway.core import explain
 from headway.core.errors import BadInput, Conflict
 from headway.core.events import Event
-from headway.core.lifecycle import CancelAsked, RetryAsked
 from headway.core.model import Job, JobId, State
+from headway.core.signals import CancelAsked, RetryAsked
 from headway.core.spec import JobSpec
 from headway.core.wishes import ARRAY_MAX
 from headway.store.protocol import Forget, LogRange, SubmitKey

@@ -27,11 +27,11 @@ from headway.control.syncing import Sync, lose_node
 from headway.core.checkpoints import Checkpoint
 from headway.core.errors import BadInput, HeadwayError, Unavailable
 from headway.core.events import Event
-from headway.core.lifecycle import ClaimOverdue, StopDecided
 from headway.core.model import Cause, Job, JobId, NodeId, Pool, State
 from headway.core.orders import is_ordered, order_of
 from headway.core.places import is_here
 from headway.core.scheduler import View
+from headway.core.signals import ClaimOverdue, StopDecided
 from headway.core.units import show_duration
 from headway.settings import Settings
 from headway.store.protocol import Committed, LeaderLost, LogRange, Store

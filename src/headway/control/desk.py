@@ -14,9 +14,9 @@ from headway.core import lifecycle
 from headway.core.accounts import Accounts, AuditEntry
 from headway.core.errors import NotFound
 from headway.core.events import Event, record
-from headway.core.lifecycle import Progressed, Signal
 from headway.core.model import Job, JobId, Node, Pool
 from headway.core.replacing import replace
+from headway.core.signals import Progressed, Signal
 from headway.store.protocol import Batch, Files, Forget, JobChange, LogRange, Setup, Store, SubmitKey
 
 

@@ -11,9 +11,9 @@ from headway.control.desk import Desk
 from headway.core import schedules
 from headway.core.errors import HeadwayError
 from headway.core.events import Event
-from headway.core.lifecycle import CancelAsked
 from headway.core.model import JobId
 from headway.core.schedules import Schedule, show_schedule
+from headway.core.signals import CancelAsked
 from headway.core.spec import JobSpec
 from headway.core.wishes import After
 

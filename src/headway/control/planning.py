@@ -12,10 +12,10 @@ from headway.control.desk import Desk
 from headway.control.house import House
 from headway.core import scheduler
 from headway.core.fields import one_of
-from headway.core.lifecycle import CanNeverRun, Placed, StopDecided
 from headway.core.model import ENDS, POLICIES, Cause, JobId, Policy, State
 from headway.core.scheduler import View
 from headway.core.shares import Use
+from headway.core.signals import CanNeverRun, Placed, StopDecided
 from headway.settings import Settings
 from headway.store.protocol import JobFilter, Store, UseAccount
 

@@ -19,8 +19,8 @@ from headway.core import checkpoints
 from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint
 from headway.core.errors import BadInput, HeadwayError, Unavailable
 from headway.core.events import Event
-from headway.core.lifecycle import NodeLost, PendingOver, PrepareFailed, Progressed, ResumeSpoiled, StopDecided
 from headway.core.model import Cause, Job, Phase, State, split_key
+from headway.core.signals import NodeLost, PendingOver, PrepareFailed, Progressed, ResumeSpoiled, StopDecided
 from headway.core.units import show_duration
 from headway.storage.protocol import check_key
 from headway.store.protocol import Artifact

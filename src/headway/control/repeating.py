@@ -13,10 +13,10 @@ from headway.control.desk import Desk
 from headway.core import checkpoints
 from headway.core.checkpoints import COMMITTED, Whole
 from headway.core.errors import BadInput, Conflict, NotFound
-from headway.core.lifecycle import StopDecided
 from headway.core.model import Cause, Job, JobId, State
 from headway.core.params import seed_of
 from headway.core.progress_spec import PLAIN, ResumeFrom, read_params
+from headway.core.signals import StopDecided
 from headway.core.spec import JobSpec
 from headway.store.protocol import Use
 

@@ -14,11 +14,11 @@ from headway.control.desk import Desk
 from headway.control.house import DEFAULT, nearest
 from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.events import Event
-from headway.core.lifecycle import StopDecided
 from headway.core.model import Cause, Node, NodeId, Pool, Queue, State
 from headway.core.node_names import check_node_names
 from headway.core.pool_spec import LEAVING, ONLY_LOCAL, Engines, read_pool, show_pool, taking_over, with_leases_of
 from headway.core.queue_spec import read_licences, read_queue, show_queue
+from headway.core.signals import StopDecided
 
 Words = Mapping[str, Any]
 

@@ -16,9 +16,9 @@ from headway.control.logs import note_overgrown
 from headway.control.sessions import Session
 from headway.core.errors import BadInput, HeadwayError
 from headway.core.events import Event
-from headway.core.lifecycle import Claimed, NodeLost, PrepareFailed, Refused, Signal, Stayed, TaskEnded, TaskMissing
 from headway.core.model import Cause, Node, Outcome, Phase, Resources, State, split_key, task_key
 from headway.core.replacing import replace
+from headway.core.signals import Claimed, NodeLost, PrepareFailed, Refused, Signal, Stayed, TaskEnded, TaskMissing
 from headway.storage.protocol import check_key
 from headway.store.protocol import LogRange
 

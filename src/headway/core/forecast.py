@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from headway.core.history import ENDLESS, History, Length
-from headway.core.lifecycle import Seat
 from headway.core.model import Attempt, Job, JobId, Phase, State, Task
 from headway.core.order import Key, Lane, Rank
 from headway.core.shares import Held
+from headway.core.signals import Seat
 from headway.core.trial import plan
 from headway.core.view import View, began_at
 

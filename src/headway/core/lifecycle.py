@@ -7,188 +7,35 @@ come from control/; what may follow what is in states.py; whether to try again i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from headway.core import retry
 from headway.core.causes import TABLE, Whose
 from headway.core.model import Attempt, Cause, Job, NodeId, Outcome, Phase, State, Task
 from headway.core.replacing import replace
-from headway.core.spec import JobSpec
+from headway.core.signals import (
+    CancelAsked,
+    CanNeverRun,
+    Claimed,
+    ClaimOverdue,
+    NodeLost,
+    PendingOver,
+    Placed,
+    PrepareFailed,
+    Progressed,
+    Refused,
+    ResumeSpoiled,
+    RetryAsked,
+    Signal,
+    SpecChanged,
+    Stayed,
+    StopDecided,
+    TaskEnded,
+    TaskMissing,
+)
 from headway.core.states import HEARS
 
 AVOID_MOST = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """A place for one task: a node, and the indexes of its GPUs."""
-
-    node: NodeId
-    gpus: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """The scheduler took places for every task. Raises the attempt's number."""
-
-    seats: tuple[Seat, ...]
-    resumed_step: int | None = None  # The checkpoint from which it goes on.
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """An agent holds the task and waits for `go`."""
-
-    attempt: int
-    task: int
-    address: str = ""
-    port: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """An agent cannot take the task (no directory, wrong resources). After a claim it changes nothing."""
-
-    attempt: int
-    task: int
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimOverdue:
-    """Some agent did not claim within the limit: everything is given back and nobody is charged."""
-
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareFailed:
-    """An agent could not make ready what the task needs (environment, inputs, bundle), and another could not either."""
-
-    attempt: int
-    task: int
-    cause: Cause
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeSpoiled:
-    """The checkpoint that was to be restored is damaged; `step` is the one before it, if there is one."""
-
-    attempt: int
-    step: int | None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Progressed:
-    """Steps that ranks were seen to make, or that are safe now because a checkpoint of them was committed."""
-
-    attempt: int
-    seen_step: int | None = None
-    committed_step: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TaskEnded:
-    """The agent's report of how a task ended."""
-
-    attempt: int
-    task: int
-    outcome: Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Stayed:
-    """The ranks of a task have failed; its place is kept for a look, so that it has not ended yet."""
-
-    attempt: int
-    task: int
-    outcome: Outcome
-    left_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class TaskMissing:
-    """The node answered and does not have this task. (A node that did not answer says nothing.)"""
-
-    attempt: int
-    task: int
-
-
-@dataclass(frozen=True, slots=True)
-class NodeLost:
-    """Proof that a node is dead, or a whole lease of silence heard by a server that was listening."""
-
-    attempt: int
-    node: NodeId
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CancelAsked:
-    """Somebody wants it to end. Outranks every other cause."""
-
-    by: str = ""
-    grace_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StopDecided:
-    """Headway ends the attempt: a limit was reached, or its place is needed."""
-
-    attempt: int
-    cause: Cause
-    detail: str = ""
-    grace_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RetryAsked:
-    """Somebody wants a backing-off job to go now."""
-
-
-@dataclass(frozen=True, slots=True)
-class CanNeverRun:
-    """No pool could ever hold it."""
-
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class SpecChanged:
-    """Somebody changed the description of a job that waits: its priority, queue, limits, or whether it is held."""
-
-    spec: JobSpec
-
-
-@dataclass(frozen=True, slots=True)
-class PendingOver:
-    """It has waited longer than its description allows."""
-
-    detail: str = ""
-
-
-Signal = (
-    Placed
-    | Claimed
-    | Refused
-    | ClaimOverdue
-    | PrepareFailed
-    | ResumeSpoiled
-    | Progressed
-    | TaskEnded
-    | Stayed
-    | TaskMissing
-    | NodeLost
-    | CancelAsked
-    | StopDecided
-    | RetryAsked
-    | CanNeverRun
-    | SpecChanged
-    | PendingOver
-)
 
 
 def step(job: Job, signal: Signal, now: float) -> Job:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.core.lifecycle import Seat
 from headway.core.model import Cause, Job, JobId, NodeId, Phase
+from headway.core.signals import Seat
 
 REPAIRED = frozenset({Cause.NODE_LOST, Cause.OUTCOME_LOST, Cause.RECLAIMED, Cause.NEVER_STARTED})
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from headway.core.backfill import Leaving, Reservation, Reservations, reserve
 from headway.core.fit import Need, Room
-from headway.core.lifecycle import Seat
 from headway.core.model import JobId, NodeId, Resources
 from headway.core.order import Key, Lane, Order, Rank
 from headway.core.preemption import make_room, told_to
 from headway.core.repair import as_before
 from headway.core.rooms import FREE, Barred, Level, Shelf, find_seats, level_of
 from headway.core.shares import Counter, Short
+from headway.core.signals import Seat
 from headway.core.view import View
 
 LEND_TRIES = 1000

@@ -19,8 +19,8 @@ from headway.control.desk import Desk
 from headway.control.sessions import Session
 from headway.core import checkpoints, lifecycle, retry
 from headway.core.fit import Room
-from headway.core.lifecycle import TaskMissing
 from headway.core.model import Pool, State, split_key, task_key
+from headway.core.signals import TaskMissing
 from headway.sim.run import Result, run_seed
 from headway.store.memory import MemoryStore
 from headway_agent import decide as decisions
