@@ -13,7 +13,7 @@ import time
 from headway_agent import pagecache
 from headway_agent.charges import ARTIFACT_QUIET_S
 from headway_agent.completeness import ENDED_WELL
-from headway_agent.happenings import WAIT
+from headway_agent.happenings import UNKEPT, WAIT
 from headway_agent.parts import Changed, signature_of
 from headway_agent.restoring import look, unkeepable
 from headway_agent.storing import NotJoined
@@ -47,7 +47,7 @@ def found(charge: Charge, troubles: list[str]) -> dict[str, tuple[str, Signature
             if name not in files and not _older_than_the_task(charge, each[1]):
                 files[name] = each
     for name in [name for name in files if not _storable(name)]:
-        troubles.append(f"{name[:80]!r}: a name that cannot be kept")
+        troubles.append(f"{name[:80]!r} {UNKEPT} under this name")
         del files[name]
     return files
 
@@ -108,11 +108,11 @@ def store(
     name: str,
     file: str,
     signature: Signature,
-    gets_on: Callable[[], None] = lambda: None,
+    gets_on: Callable[[int], None] = lambda count: None,
 ) -> dict[str, Any]:
     """Store one file whole and return what the server is told of it. Raises Changed when it was written to.
 
-    `gets_on` is called whenever a piece of it is stored.
+    `gets_on` is called whenever so many bytes of it more are stored.
     """
     import hashlib
 
@@ -144,7 +144,7 @@ def store(
 class _Source:
     """The open file from which is stored. What was stored of it before stays in place until it is read unchanged."""
 
-    def __init__(self, name: str, fd: int, before: Signature, digest: Any, gets_on: Callable[[], None]) -> None:
+    def __init__(self, name: str, fd: int, before: Signature, digest: Any, gets_on: Callable[[int], None]) -> None:
         self.fd, self.digest, self.gets_on = fd, digest, gets_on
         self._name, self._before = name, before
 
@@ -175,7 +175,7 @@ def _store_chunks(objects: Objects, sent: Sent, key: str, source: _Source, want:
         if not sent.has_chunk(objects.mark, chunks[-1], sha256):
             objects.put_chunk(chunks[-1], content, sha256)
             sent.chunk_stored(objects.mark, chunks[-1], sha256)
-        source.gets_on()
+        source.gets_on(len(content))
         have += len(content)
     source.check(have, want)
     try:
@@ -200,7 +200,7 @@ def _store_piece(objects: Objects, sent: Sent, key: str, source: _Source, want: 
                 break
             source.digest.update(room[:count])
             draft.write(room[:count])
-            source.gets_on()
+            source.gets_on(count)
             have += count
         source.check(have, want)
         draft.finish(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from dataclasses import dataclass
 
 from headway_agent import completeness, rounds, sdk_lines, staged_files, workdir_notes
 from headway_agent.completeness import Inspector, Knowledge, Snapshot
@@ -32,6 +33,26 @@ KEPT = "kept.json"
 ARTIFACTS_EVERY_S = 30.0
 ARTIFACT_QUIET_S = 5.0
 PRINTED_BYTES_MAX = 1 << 20  # How much of an output is looked through for a step at a time: its end.
+
+
+@dataclass
+class LeftFiles:
+    """How far the files have come that a task left when it was over: the last checkpoint, and its outputs."""
+
+    checkpoint_bytes: int = 0
+    output_bytes: int = 0
+    stored_bytes: int = 0
+    said_s: float = 0.0
+
+    def next_try(self, stored: int, checkpoint: int | None = None, outputs: int | None = None) -> None:
+        """Begin anew with what is in storage already, and so much in all."""
+        self.checkpoint_bytes = self.checkpoint_bytes if checkpoint is None else checkpoint
+        self.output_bytes = self.output_bytes if outputs is None else outputs
+        self.stored_bytes = stored
+
+    @property
+    def total(self) -> int:
+        return self.checkpoint_bytes + self.output_bytes
 
 
 class Charge:
@@ -66,7 +87,7 @@ class Charge:
         self.sdk_at_s: float | None = None
         self.artifacts_at_s: float | None = 0.0
         self.backoff_s = 0.0
-        self.said_getting_on_s = 0.0
+        self.left = LeftFiles()
         self.step_said: int | None = None
         self.step_said_s = 0.0
         self.inspector = _FileInspector(self)

@@ -13,6 +13,7 @@ import select
 import threading
 import time
 import traceback
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from headway_agent import artifacts, completeness, file_formats, sdk_lines, staged_files
@@ -20,6 +21,7 @@ from headway_agent.charges import Charge
 from headway_agent.completeness import CUT, WHOLE
 from headway_agent.file_events import GATHER_S, STAGED, Caught, FileEvents, Printed
 from headway_agent.happenings import (
+    UNKEPT,
     WAIT,
     ArtifactStored,
     CheckpointStored,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from headway_agent.happenings import Fact
     from headway_agent.inotify import Seen, Watcher
     from headway_agent.nodedir import FactLog
+    from headway_agent.parts import Known, Place
     from headway_agent.storing import Objects
 
 SDK_EVERY_S = 1.0
@@ -416,6 +419,8 @@ class Checkpointer:
         at = time.time()
         try:
             known = charge.known_in(self.objects.mark)
+            if charge.end:
+                self._count_stored(charge, known, sum(each[0] for each in snapshot.files.values()))
             files = {path: each for path, each in snapshot.files.items() if known.has(path, each, snapshot.before)}
             sources: dict[str, tuple[str, Signature | None]]
             sources = {path: (charge.file_of(path), None) for path in files if path.startswith(PREFIX)}
@@ -495,7 +500,11 @@ class Checkpointer:
         left_out: list[str] = []
         waiting: list[str] = []
         problem = ""
-        for name, (file, signature) in sorted(artifacts.found(charge, left_out).items()):
+        found = sorted(artifacts.found(charge, left_out).items())
+        if charge.end:
+            had = sum(each[0] for name, (_, each) in found if charge.artifacts.get(name) == each)
+            charge.left.next_try(charge.left.checkpoint_bytes + had, outputs=sum(each[1][0] for _, each in found))
+        for name, (file, signature) in found:
             if charge.artifacts.get(name) == signature or not (charge.end or artifacts.quiet(signature, time.time())):
                 continue
             if waiting and not self.objects.nearby:
@@ -504,7 +513,7 @@ class Checkpointer:
             try:
                 self._artifact(charge, name, file, signature)
             except Changed as change:
-                left_out.append(str(change))
+                left_out.append(f"{change}, and {UNKEPT}" if charge.end else str(change))
             except StoreRefused as refusal:
                 left_out, waiting = [str(refusal)], []
                 break
@@ -523,7 +532,7 @@ class Checkpointer:
     def _artifact(self, charge: Charge, name: str, file: str, signature: completeness.Signature) -> None:
         for number in range(CHANGED_TRIES):
             try:
-                told = artifacts.store(self.objects, charge, name, file, signature, lambda: self._gets_on(charge))
+                told = artifacts.store(self.objects, charge, name, file, signature, partial(self._gets_on, charge))
                 break
             except Changed:
                 if not charge.end or number == CHANGED_TRIES - 1:
@@ -532,13 +541,24 @@ class Checkpointer:
         charge.artifacts[name] = signature
         self._tell(ArtifactStored(charge.key, told, self.objects.mark))
 
-    def _gets_on(self, charge: Charge) -> None:
-        """Tell who waits for the end of a task that its outputs travel. After a notice its time is what was granted."""
+    def _count_stored(self, charge: Charge, known: Known, size: int) -> None:
+        """Count what arrives of the last checkpoint."""
+        charge.left.next_try(0, checkpoint=size)
+        noted = known.on_stored
+
+        def stored(places: dict[str, Place]) -> None:
+            noted(places)
+            self._gets_on(charge, sum(each[2] for each in places.values()))
+
+        known.on_stored = stored
+
+    def _gets_on(self, charge: Charge, count: int) -> None:
+        """Tell who waits for the end of a task how far its files have come."""
+        charge.left.stored_bytes += count
         now = boottime_s()
-        on_its_own = charge.end not in ("", completeness.ENDED_ON_NOTICE)
-        if on_its_own and now - charge.said_getting_on_s >= GETTING_ON_EVERY_S:
-            charge.said_getting_on_s = now
-            self._tell(Salvaging(charge.key))
+        if charge.end and now - charge.left.said_s >= GETTING_ON_EVERY_S:
+            charge.left.said_s = now
+            self._tell(Salvaging(charge.key, min(charge.left.stored_bytes, charge.left.total), charge.left.total))
 
 
 def _has_writer(path: str) -> bool:

@@ -286,6 +286,7 @@ def _dumped(state: State, fact: Dumped, now: float, acts: list[Act]) -> None:
 
 def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[str, int], now: float) -> None:
     """Nothing of it is alive. Its end is told once its output and all that it leaves are in storage."""
+    task.over_s = now
     task.sizes = {stream: size for stream, size in sizes.items() if size}
     task.outcome = dict(outcome, log_bytes=sum(task.sizes.values()))
     if task.resumable and draining.all_shipped(task) and progress.settled(state, task.key, now):
@@ -296,7 +297,7 @@ def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[s
 
 
 def _salvage(state: State, task: Task, end: str, now: float, acts: list[Act]) -> None:
-    progress.begin_salvage(state, task.key, float(task.duty.get("grace_s", 0.0)), now)
+    progress.begin_salvage(state, task.key)
     acts.append(Salvage(task.key, end))
 
 
@@ -320,8 +321,11 @@ def _salvaged(state: State, fact: Salvaged, now: float, acts: list[Act]) -> None
 
 
 def _salvaging(state: State, fact: Salvaging, now: float, acts: list[Act]) -> None:
-    if fact.task in state.tasks:
-        progress.salvage_gets_on(state, fact.task, now)
+    task = state.tasks.get(fact.task)
+    if task is not None:
+        progress.of(state, fact.task).saved_bytes = (fact.done, fact.total)
+        if task.phase == OVER and task.saves:
+            change(state, task.key, False, now)
 
 
 def _stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:
@@ -332,6 +336,7 @@ def _stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:
 def _ticked(state: State, fact: Ticked, now: float, acts: list[Act]) -> None:
     for key in list(state.draining):
         draining.settle_drained(state, state.tasks[key], now)
+        draining.tell_saving(state, state.tasks[key], now)
     if state.notice is not None and not _will_go(state, now):
         state.notice, state.full_due = None, True  # A full sync without it tells the server that the machine stays.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from headway_agent import moving, progress
 from headway_agent.nodestate import ENDED, OVER, REFUSED, UNPREPARED, Flight, State, Task
-from headway_agent.telling import enter
+from headway_agent.telling import change, enter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,15 @@ def output_shrank(state: State, fact: OutputShrank, now: float, acts: list[Act])
 def settle_drained(state: State, task: Task, now: float) -> None:
     if task.phase == OVER and task.resumable and all_shipped(task) and progress.settled(state, task.key, now):
         state.draining.discard(task.key)
+        task.files_lost = progress.unkept(state, task.key)
         enter(state, task, ENDED, now)
+
+
+def tell_saving(state: State, task: Task, now: float) -> None:
+    """Keeping what it left takes its time: the server may give its place to others meanwhile."""
+    if task.phase == OVER and not task.saves and now >= task.over_s + progress.SAVING_S_MIN:
+        task.saves = True
+        change(state, task.key, True, now)
 
 
 def rewind(state: State, flight: Flight, safe: Mapping[str, Mapping[str, int]], now: float) -> None:

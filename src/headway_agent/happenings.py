@@ -199,9 +199,11 @@ class Salvaged:
 
 @dataclass(frozen=True)
 class Salvaging:
-    """Files of a task that is over are on their way into storage, and get on."""
+    """Files of a task that is over are on their way into storage: so many bytes of so many are there."""
 
     task: str
+    done: int = 0
+    total: int = 0
 
 
 @dataclass(frozen=True)
@@ -233,6 +235,7 @@ class Troubled:
     detail: str
 
 
+UNKEPT = "could not be kept"  # Said of outputs that there is no hope for.
 WAIT, LOST = "wait on the node", "were not kept"  # Said of files while there is hope, and when the task is over.
 
 

@@ -84,9 +84,9 @@ def counts(state: State, key: str, mark: str, checkpoint: bool, now: float, acts
 def store_again(state: State, task: Task, checkpoint: bool, now: float, acts: list[Act]) -> None:
     """Files of this task were stored where the server does not look."""
     acts.append(KeepAgain(task.key, checkpoint))
-    if task.phase in (OVER, ENDED) and progress.of(state, task.key).salvage_by_s:
+    if task.phase in (OVER, ENDED) and progress.of(state, task.key).begun:
         if task.phase == ENDED:
             state.draining.add(task.key)
             enter(state, task, OVER, now)
-        progress.begin_salvage(state, task.key, float(task.duty.get("grace_s", 0.0)), now)
+        progress.begin_salvage(state, task.key)
         acts.append(Salvage(task.key, how_ended(task.exits, False, task.notice is not None)))

@@ -56,6 +56,9 @@ class Task:
     resumable: bool = True  # False until the server said from where on output is missing there.
     sizes: Mapping[str, int] = field(default_factory=dict)
     outcome: Mapping[str, Any] | None = None
+    over_s: float = 0.0  # When nothing of it was alive any more.
+    saves: bool = False  # And the server is told so: keeping what it left takes its time.
+    files_lost: bool = False  # The machine went before all of it was kept.
     failed_s: float = 0.0  # When the first of its ranks failed by itself.
     reclaimed: bool = False  # The machine's own notice ended it.
     stays: tuple[Mapping[str, Any], float] | None = None  # How it failed, and until when its place is kept.

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 STEPS_EVERY_S = 2.0  # How often a task's step is looked for, to ride along with other news,
 STEPS_ALONE_S = 5.0  # and when it goes without any.
 SAY_AGAIN_S = 1.0  # What a reply did not answer for is said again, but not as fast as the server replies.
-SALVAGE_S_MAX = 60.0  # The least time that is given to the last checkpoint and the artifacts of a task that is over.
+SAVING_S_MIN = 2.0  # What takes longer to be kept, once a task is over, is told: its place is free meanwhile.
+LAST_WORDS_S = 2.0  # Before a machine goes, what could not be kept is told.
 NOTICE_STALE_S = 60.0  # A machine that is still there so long after it should have gone, stays.
 
 
@@ -33,8 +34,9 @@ class Progress:
     under_way: set[str] = field(default_factory=set)  # Of these: said in a sync that has no reply yet.
     step: int | None = None
     step_told: int | None = None
-    salvaging: bool = False
-    salvage_by_s: float = 0.0
+    begun: bool = False  # The task is over, and what it left is being kept:
+    salvaging: bool = False  # not all of it is in storage.
+    saved_bytes: tuple[int, int] = (0, 0)  # Of it: in storage, and all.
 
 
 @dataclass
@@ -114,31 +116,31 @@ def drop_stale(state: State, key: str, stale: Callable[[Mapping[str, Any]], bool
 # --- the end of a task ----------------------------------------------------------------------------------------------
 
 
-def begin_salvage(state: State, key: str, grace_s: float, now: float) -> None:
+def begin_salvage(state: State, key: str) -> None:
     mine = of(state, key)
-    mine.salvaging = True
-    mine.salvage_by_s = now + max(grace_s, SALVAGE_S_MAX)
+    mine.begun = mine.salvaging = True
 
 
-def salvage_gets_on(state: State, key: str, now: float) -> None:
-    """Its time is for a store that does not answer, not for files that are large."""
-    mine = of(state, key)
-    if mine.salvaging:
-        mine.salvage_by_s = max(mine.salvage_by_s, now + SALVAGE_S_MAX)
+def unkept(state: State, key: str) -> bool:
+    """Whether something that it left is not in storage, or not known to the server."""
+    mine = state.progress.get(key)
+    return mine is not None and mine.begun and bool(mine.salvaging or mine.checkpoints or mine.artifacts)
 
 
 def settled(state: State, key: str, now: float) -> bool:
-    """Whether the task's end may be told: all is kept and answered for, or the time for it is over."""
-    mine = state.progress.get(key)
-    if mine is None or not mine.salvage_by_s:
-        return True
-    waits = mine.salvaging or mine.checkpoints or mine.artifacts
-    return not waits or now >= mine.salvage_by_s
+    """Whether the task's end may be told: all is kept and answered for, or the machine goes.
+
+    No clock else: what a job wrote is worth as much a day later. Its place is free meanwhile, see telling.py.
+    """
+    return not unkept(state, key) or (state.notice is not None and now >= state.notice[1] - LAST_WORDS_S)
 
 
 def next_due_s(state: State) -> float | None:
-    """When time alone changes something: a salvage that has taken too long, a step to be told, something to repeat."""
-    times = [mine.salvage_by_s for key, mine in state.progress.items() if mine.salvage_by_s and key in state.draining]
+    """When time alone changes something: a task that saves for long, a machine that goes, a step to be told."""
+    over = [state.tasks[key] for key in state.draining]
+    times = [task.over_s + SAVING_S_MIN for task in over if not task.saves]
+    if over and state.notice is not None:
+        times.append(state.notice[1] - LAST_WORDS_S)
     if _untold_steps(state):
         times.append(state.steps_at_s + STEPS_ALONE_S)
     if any(_unsaid(mine) for mine in state.progress.values()):

@@ -11,13 +11,14 @@ except ImportError:  # pragma: no cover
     from hashlib import blake2b
 
 from headway_agent import progress
-from headway_agent.happenings import LOST, WAIT, unkept_words
+from headway_agent.happenings import LOST, UNKEPT, WAIT, unkept_words
 from headway_agent.nodestate import (
     CLAIMED,
     DIGESTED,
     ENDED,
     GOING,
     HOLDING,
+    OVER,
     PREPARING,
     REFUSED,
     REPORTED,
@@ -160,18 +161,36 @@ def _report(state: State, task: Task, now: float) -> dict[str, Any]:
     elif task.phase == UNPREPARED:
         report.update(cause=task.cause, detail=task.detail)
     elif task.phase == ENDED:
-        report["outcome"] = dict(task.outcome or {})
-        unkept = [state.troubles[what] for what in unkept_words(task.key) if what in state.troubles]
-        if not unkept and task.key in state.progress and state.progress[task.key].salvaging:
-            unkept = [f"files {LOST}: storage took none of them in the time that there was"]
-        if unkept:
-            report["outcome"]["unkept"] = "; ".join(unkept).replace(WAIT, LOST)
-        if task.failed_s:
-            # How long ago, not when: clocks of nodes differ, and of a gang the first to fail is wanted.
-            report["outcome"]["failed_ago_s"] = round(max(0.0, now - task.failed_s), 3)
+        report["outcome"] = _outcome(task, now)
+        _say_unkept(state, task, report["outcome"])
+    elif task.phase == OVER and task.saves:
+        done, total = progress.of(state, task.key).saved_bytes
+        ago_s = round(max(0.0, now - task.over_s), 3)
+        report["saving"] = {"outcome": _outcome(task, now), "over_ago_s": ago_s, "bytes_done": done, "bytes": total}
     else:
         if task.started_at:
             report["started_at"] = task.started_at
         if task.stays:
             report["stays"] = {"outcome": dict(task.stays[0]), "left_s": round(max(0.0, task.stays[1] - now), 3)}
     return report
+
+
+def _outcome(task: Task, now: float) -> dict[str, Any]:
+    """How it ended. When a rank failed is told by how long ago: clocks differ, and of a gang the first counts."""
+    ago = {"failed_ago_s": round(max(0.0, now - task.failed_s), 3)} if task.failed_s else {}
+    return dict(task.outcome or {}, **ago)
+
+
+def _say_unkept(state: State, task: Task, outcome: dict[str, Any]) -> None:
+    """Name what of its files is not kept. What ended well and lost what it is for has not ended well."""
+    said = [state.troubles[what] for what in unkept_words(task.key) if what in state.troubles]
+    if task.files_lost and not said:
+        said = [f"files {LOST}: storage took none of them in the time that there was"]
+    if said:
+        outcome["unkept"] = "; ".join(said).replace(WAIT, LOST)
+    if said and outcome.get("cause") is None:
+        refused = state.troubles.get(f"outputs {task.key}", "")
+        if task.files_lost:
+            outcome.update(cause="files_lost", detail=outcome["unkept"])
+        elif UNKEPT in refused:
+            outcome.update(cause="outputs_unkept", detail=refused)

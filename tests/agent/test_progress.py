@@ -29,6 +29,7 @@ from headway_agent.decide import (
     Stop,
     TaskOver,
     Ticked,
+    Troubled,
 )
 
 T = "job1/1/0"
@@ -115,32 +116,71 @@ def test_an_end_waits_for_the_salvage_and_its_commit() -> None:
     assert phase(state) == "ended"
 
 
-def test_an_end_does_not_wait_for_ever() -> None:
+def over_and_unkept(now: float = 2.0) -> agent.State:
     state = a_going()
-    agent.decide(state, RankExited(T, Exit(0, signal=9)), 2.0)
-    assert agent.decide(state, TaskOver(T, leftovers=True), 2.0) == [Salvage(T, "killed")]
-    due_s = progress.next_due_s(state)
-    assert due_s == 2.0 + progress.SALVAGE_S_MAX
-    agent.decide(state, stored(), 3.0)
-    agent.decide(state, Ticked(), due_s)
-    assert phase(state) == "ended"
-    body = agent.sync_body(state, {}, due_s)
-    assert body["checkpoints"], "the last checkpoint still comes with the report of the end"
-    assert body["reports"]
+    agent.decide(state, RankExited(T, Exit(0, 0)), now)
+    agent.decide(state, TaskOver(T, leftovers=True), now)
+    return state
 
 
-def test_an_end_waits_for_large_outputs_as_long_as_they_get_on_and_says_when_they_did_not() -> None:
-    state = a_going()
-    agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
-    agent.decide(state, TaskOver(T, leftovers=True), 2.0)
-    for moment in (50.0, 100.0, 150.0):
-        agent.decide(state, Salvaging(T), moment)
-        agent.decide(state, Ticked(), moment + 40.0)
+def test_an_end_waits_for_its_files_however_long_they_take() -> None:
+    state = over_and_unkept()
+    for moment in (60.0, 3600.0, 86400.0):
+        agent.decide(state, Ticked(), moment)
         assert phase(state) == "over"
-    agent.decide(state, Ticked(), 150.0 + progress.SALVAGE_S_MAX)
+    agent.decide(state, stored(), 90_000.0)
+    agent.decide(state, Salvaged(T), 90_000.0)
+    assert phase(state) == "over", "the server does not know of it yet"
+    exchange(state, now=90_000.0, checkpoints_safe={T: [5]})
     assert phase(state) == "ended"
-    (report,) = agent.sync_body(state, {}, 300.0)["reports"]
+
+
+def test_what_is_over_and_saves_for_long_is_told_with_how_far_it_has_come() -> None:
+    state = over_and_unkept()
+    due_s = progress.next_due_s(state)
+    assert due_s == 2.0 + progress.SAVING_S_MIN
+    assert not [each for each in agent.sync_body(state, {}, 2.0)["reports"] if "saving" in each]
+    agent.decide(state, NotAnswered(), 2.1)
+    agent.decide(state, Ticked(), due_s)
+    (report,) = agent.sync_body(state, {}, due_s + 1.0)["reports"]
+    assert report["phase"] == "running"
+    assert report["saving"]["over_ago_s"] == progress.SAVING_S_MIN + 1.0
+    assert report["saving"]["outcome"]["cause"] is None
+    agent.decide(state, NotAnswered(), 6.0)
+    agent.decide(state, Salvaging(T, 30, 100), 7.0)
+    (report,) = agent.sync_body(state, {}, 9.0)["reports"]
+    assert (report["saving"]["bytes_done"], report["saving"]["bytes"]) == (30, 100)
+
+
+def test_what_is_kept_at_once_is_not_told_to_be_saving() -> None:
+    state = over_and_unkept()
+    agent.decide(state, Salvaged(T), 2.5)
+    assert phase(state) == "ended"
+    assert progress.next_due_s(state) is None
+
+
+def test_a_machine_that_goes_tells_what_was_lost_and_that_is_no_success() -> None:
+    state = over_and_unkept()
+    agent.decide(state, NoticeHeard("reclaimed", 30.0), 5.0)
+    last_s = 35.0 - progress.LAST_WORDS_S
+    agent.decide(state, Ticked(), last_s - 1.0)
+    assert phase(state) == "over"
+    agent.decide(state, Ticked(), last_s)
+    (report,) = agent.sync_body(state, {}, last_s)["reports"]
+    assert (report["phase"], report["outcome"]["cause"]) == ("ended", "files_lost")
     assert "files were not kept" in report["outcome"]["unkept"]
+
+
+def test_outputs_that_can_never_be_kept_are_no_success_and_a_missing_one_is_only_named() -> None:
+    for said, cause in (
+        ("model.pt: Permission denied, and could not be kept", "outputs_unkept"),
+        ("x: nothing is there", None),
+    ):
+        state = over_and_unkept()
+        agent.decide(state, Troubled(f"outputs {T}", said), 2.2)
+        agent.decide(state, Salvaged(T), 2.5)
+        (report,) = agent.sync_body(state, {}, 3.0)["reports"]
+        assert (report["outcome"]["cause"], report["outcome"]["unkept"]) == (cause, said)
 
 
 def test_a_salvage_that_is_done_is_not_begun_again_by_a_late_word_of_it() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headway.core.invariants import broken_between, broken_in
-from headway.core.lifecycle import charged, place_kept, step
+from headway.core.lifecycle import charged, only_saves, place_kept, step
 from headway.core.model import Cause, Job, Outcome, Phase, State
 from headway.core.signals import (
     CancelAsked,
@@ -20,6 +20,7 @@ from headway.core.signals import (
     Placed,
     PrepareFailed,
     Progressed,
+    RanksOver,
     Refused,
     ResumeSpoiled,
     RetryAsked,
@@ -48,11 +49,19 @@ from tests.builders import (
     succeeded,
 )
 
+FILES_LOST = replace(FINE, cause=Cause.FILES_LOST, detail="storage was away")
+
+
+def saving(job: Job | None = None) -> Job:
+    return after(running(job), RanksOver(1, 0, replace(FINE, over_at=NOW)))
+
+
 STATES: dict[str, Callable[[], Job]] = {
     "queued": a_job,
     "backing off": lambda: failed(a_job(retries_max=3)),
     "starting": placed,
     "running": running,
+    "saving": lambda: saving(),
     "stopping": stopping,
     "cancelling": lambda: stopping(cause=Cause.CANCELLED),
     "succeeded": succeeded,
@@ -70,11 +79,16 @@ SIGNALS: dict[str, Callable[[int], Signal]] = {
     "ended well": lambda attempt: TaskEnded(attempt, 0, FINE),
     "was done": lambda attempt: TaskEnded(attempt, 0, replace(FINE, unasked=True)),
     "ended badly": lambda attempt: TaskEnded(attempt, 0, BROKEN),
+    "ranks over": lambda attempt: RanksOver(attempt, 0, FINE),
+    "ranks failed": lambda attempt: RanksOver(attempt, 0, BROKEN),
+    "files lost": lambda attempt: TaskEnded(attempt, 0, FILES_LOST),
     "stayed": lambda attempt: Stayed(attempt, 0, BROKEN, 1800.0),
     "missing": lambda attempt: TaskMissing(attempt, 0),
     "node lost": lambda attempt: NodeLost(attempt, "n1", "gone"),
     "other node lost": lambda attempt: NodeLost(attempt, "n2", "gone"),
+    "node anew": lambda attempt: NodeLost(attempt, "n1", "was started anew", started_anew=True),
     "cancel": lambda attempt: CancelAsked("ada"),
+    "drop": lambda attempt: CancelAsked("ada", drop_files=True),
     "stop": lambda attempt: StopDecided(attempt, Cause.TIME_LIMIT, "limit"),
     "retry": lambda attempt: RetryAsked(),
     "never": lambda attempt: CanNeverRun("no pool has 99 gpus"),
@@ -83,27 +97,32 @@ SIGNALS: dict[str, Callable[[int], Signal]] = {
 }
 # What each signal makes of each state. A dot: it is not heard, and the very same job comes back.
 BECOMES = """
-                 queued     backing off  starting   running    stopping   cancelling  succeeded  failed  cancelled
-placed           starting   starting     .          .          .          .           .          .       .
-claimed          .          .            running    .          .          .           .          .       .
-refused          .          .            queued     .          .          .           .          .       .
-overdue          .          .            queued     .          .          .           .          .       .
-not prepared     .          .            failed     .          .          .           .          .       .
-spoiled          .          .            starting   .          .          .           .          .       .
-progressed       .          .            .          running    stopping   stopping    .          .       .
-ended well       .          .            .          succeeded  failed     cancelled   .          .       .
-was done         .          .            .          succeeded  succeeded  cancelled   .          .       .
-ended badly      .          .            .          failed     failed     cancelled   .          .       .
-stayed           .          .            .          stopping   .          .           .          .       .
-missing          .          .            .          queued     failed     cancelled   .          .       .
-node lost        .          .            queued     queued     failed     cancelled   .          .       .
-other node lost  .          .            .          .          .          .           .          .       .
-cancel           cancelled  cancelled    cancelled  stopping   stopping   .           .          .       .
-stop             .          .            .          stopping   .          .           .          .       .
-retry            .          queued       .          .          .          .           .          .       .
-never            failed     failed       .          .          .          .           .          .       .
-changed          queued     queued       .          .          .          .           .          .       .
-waited           failed     failed       .          .          .          .           .          .       .
+                 queued    backing off starting  running    saving     stopping   cancelling succeeded failed cancelled
+placed           starting  starting    .         .          .          .          .          .         .      .
+claimed          .         .           running   .          .          .          .          .         .      .
+refused          .         .           queued    .          .          .          .          .         .      .
+overdue          .         .           queued    .          .          .          .          .         .      .
+not prepared     .         .           failed    .          .          .          .          .         .      .
+spoiled          .         .           starting  .          .          .          .          .         .      .
+progressed       .         .           .         running    running    stopping   stopping   .         .      .
+ended well       .         .           .         succeeded  succeeded  failed     cancelled  .         .      .
+was done         .         .           .         succeeded  succeeded  succeeded  cancelled  .         .      .
+ended badly      .         .           .         failed     failed     failed     cancelled  .         .      .
+ranks over       .         .           .         running    .          stopping   stopping   .         .      .
+ranks failed     .         .           .         stopping   .          stopping   stopping   .         .      .
+files lost       .         .           .         queued     queued     failed     cancelled  .         .      .
+stayed           .         .           .         stopping   .          .          .          .         .      .
+missing          .         .           .         queued     queued     failed     cancelled  .         .      .
+node lost        .         .           queued    queued     queued     failed     cancelled  .         .      .
+other node lost  .         .           .         .          .          .          .          .         .      .
+node anew        .         .           queued    queued     .          failed     cancelled  .         .      .
+cancel           cancelled cancelled   cancelled stopping   .          stopping   .          .         .      .
+drop             cancelled cancelled   cancelled stopping   cancelled  stopping   .          .         .      .
+stop             .         .           .         stopping   stopping   .          .          .         .      .
+retry            .         queued      .         .          .          .          .          .         .      .
+never            failed    failed      .         .          .          .          .          .         .      .
+changed          queued    queued      .         .          .          .          .          .         .      .
+waited           failed    failed      .         .          .          .          .          .         .      .
 """
 
 
@@ -160,6 +179,48 @@ def test_each_signal_twice_is_each_signal_once() -> None:
         once = step(job, said, NOW)
         twice = step(once, said, NOW)
         assert twice is once or becomes == ".", f"{signal} twice on {state}"
+
+
+# --- saving ---
+
+
+def test_what_only_saves_holds_no_place_and_is_not_over() -> None:
+    job = saving()
+    assert (job.state, job.seated, len(job.alive)) == (State.RUNNING, (), 1)
+    assert only_saves(job)
+    assert not only_saves(running())
+
+
+def test_nothing_succeeds_whose_files_are_not_kept() -> None:
+    for end in (NodeLost(1, "n1", "gone"), TaskMissing(1, 0), TaskEnded(1, 0, FILES_LOST)):
+        assert step(saving(), end, NOW).state is State.QUEUED
+        stopped = after(saving(), StopDecided(1, Cause.PREEMPTED))
+        assert step(stopped, end, NOW).state is State.QUEUED
+
+
+def test_a_gang_goes_on_while_one_of_its_tasks_saves() -> None:
+    job = after(running(a_job(nodes=2), "n1", "n2"), RanksOver(1, 0, FINE))
+    assert (job.state, [task.index for task in job.seated]) == (State.RUNNING, [1])
+    assert after(job, TaskEnded(1, 1, FINE)).state is State.RUNNING
+    assert after(job, TaskEnded(1, 1, FINE), TaskEnded(1, 0, FINE)).state is State.SUCCEEDED
+
+
+def test_the_time_of_an_attempt_ends_with_its_ranks() -> None:
+    job = step(saving(), TaskEnded(1, 0, FINE), NOW + 3600)
+    assert job.attempt is not None
+    assert (job.attempt.over_at, job.attempt.ended_at) == (NOW, NOW + 3600)
+
+
+def test_a_failed_task_is_tried_again_only_when_what_it_saved_is_kept() -> None:
+    job = after(running(a_job(retries_max=3)), RanksOver(1, 0, BROKEN))
+    assert (job.state, job.seated) == (State.STOPPING, ())
+    assert not place_kept(job)
+    assert after(job, TaskEnded(1, 0, BROKEN)).state is State.QUEUED
+
+
+def test_what_a_node_that_was_started_anew_still_has_is_not_lost() -> None:
+    job = step(saving(), NodeLost(1, "n1", "was started anew", started_anew=True), NOW)
+    assert step(job, TaskEnded(1, 0, FINE), NOW).state is State.SUCCEEDED
 
 
 # --- starting ---

@@ -38,6 +38,7 @@ pending_limit    user      no   no
 cost_limit       user      no   no
 cancelled        user      no   no
 bad_spec         user      no   no
+outputs_unkept   user      no   no
 requeue_asked    capacity  yes  yes
 preempted        capacity  yes  yes
 reclaimed        capacity  yes  yes
@@ -45,6 +46,7 @@ node_lost        platform  yes  yes
 never_started    platform  yes  yes
 unreachable      platform  yes  yes
 outcome_lost     platform  yes  yes
+files_lost       platform  yes  yes
 """
 
 

@@ -111,12 +111,15 @@ def test_a_file_that_finds_no_room_takes_no_smaller_one_with_it_and_is_named(sma
     living = small_storage
     living.script("first.py", FIRST_TOO_LARGE)
     job = living.submit("--no-bundle", "first.py")
+    wait_until(lambda: "saving its files" in living.job(job)["sentence"], what="the end of its process")
+    wait_until(lambda: living.job(job)["artifacts"]["files"] == 1, what="the smaller file")
+    told = " ".join(each["detail"] for each in living.job(job)["troubles"])
+    assert "outputs wait on the node: the storage folder" in told
+    assert "no space left on device (a-model.bin)" in told
+    subprocess.run(["mount", "-o", "remount,size=64m", str(living.home / "data/storage")], check=True)
     ended = living.wait(job)
-    assert (ended["state"], ended["artifacts"]["files"]) == ("succeeded", 1)
-    unkept = ended["attempts"][0]["tasks"][0]["outcome"]["unkept"]
-    assert "outputs were not kept: the storage folder" in unkept
-    assert "no space left on device (a-model.bin)" in unkept
-    assert "pipe: neither a file nor a directory" in unkept
+    assert (ended["state"], ended["artifacts"]["files"]) == ("succeeded", 2)
+    assert ended["attempts"][0]["tasks"][0]["outcome"]["unkept"] == "pipe: neither a file nor a directory"
 
 
 def test_a_limit_warns_then_stops_and_both_are_in_the_story_of_the_job(living: Living, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from headway.api.access import actor_of, check
 from headway.api.admitting import Admission
 from headway.api.documents import ANY, ARRAYS, CHANGE, MADE, PLAN, STOP
 from headway.api.jobs import Look
-from headway.api.reading import number, read_object
+from headway.api.reading import number, read_object, truth
 from headway.api.services import Services
 from headway.control import house_views
 from headway.control.changing import ChangeJob, EachOf
@@ -115,9 +115,9 @@ def _arrays(router: APIRouter, services: Services) -> None:
     async def stop(array: str, request: Request) -> Response:
         """Ask all jobs of an array to end."""
         words = await read_object(request, services.settings.request_bytes_max)
-        check_keys(words, {"grace_s": ""}, "request")
-        grace_s = number(words, "grace_s", 0, GRACE_S_MAX)
-        return await each(request, array, lambda job: Stop(job, actor_of(request).name, grace_s))
+        check_keys(words, {"grace_s": "", "drop_files": ""}, "request")
+        grace_s, drop_files = number(words, "grace_s", 0, GRACE_S_MAX), truth(words, "drop_files")
+        return await each(request, array, lambda job: Stop(job, actor_of(request).name, grace_s, drop_files))
 
     @router.post("/arrays/{array}/hold", responses=ANY)
     async def hold(array: str, request: Request) -> Response:

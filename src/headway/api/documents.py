@@ -179,7 +179,7 @@ _FORCE: Schema = {"type": "boolean", "description": "accept it though nothing he
 _FOR: Schema = {"type": ["string", "null"], "description": "whose it shall be; only admins of the server say so"}
 JOB = body(obj(("job",), job=SPEC, key=TEXT, force=_FORCE, user=_FOR))
 BATCH = body(obj(("jobs",), jobs=array(SPEC), key=TEXT, force=_FORCE, user=_FOR))
-STOP = body(obj(grace_s={"type": ["number", "null"]}))
+STOP = body(obj(grace_s={"type": ["number", "null"]}, drop_files={"type": "boolean"}))
 ARRAY: Schema = obj(("id", "count"), id=TEXT, name=TEXT, count=WHOLE, states={"type": "object"})
 MADE = answers(201, obj(job=SUMMARY, array=ARRAY), "the job; of an array, its first one")
 BATCH_MADE = answers(201, obj(ids=array(TEXT)), "the ids, in the order of the request")

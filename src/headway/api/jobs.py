@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from headway.api.access import actor_of, find_job
 from headway.api.admitting import Admission, own_key, submitter
 from headway.api.documents import BATCH, BATCH_MADE, DETAIL, JOB, JOBS, MADE, RERUN, STOP, WAITED, WHY
-from headway.api.reading import number, read_object
+from headway.api.reading import number, read_object, truth
 from headway.api.services import Services
 from headway.control import views
 from headway.control.commands import (
@@ -138,11 +138,12 @@ def _looking(router: APIRouter, services: Services, look: Look) -> None:
 def _changing(router: APIRouter, services: Services, look: Look) -> None:
     @router.post("/jobs/{ref}/stop", openapi_extra=STOP, responses=MADE)
     async def stop(ref: str, request: Request) -> Response:
-        """Ask a job to end, with grace."""
+        """Ask a job to end, with grace. One that has ended, and whose files are being saved, only with drop_files."""
         body = await read_object(request, services.settings.request_bytes_max)
-        check_keys(body, {"grace_s": ""}, "request")
-        grace_s = number(body, "grace_s", 0, 30 * 86400)
-        job = await services.do(Stop((await look.find(request, ref)).id, actor_of(request).name, grace_s))
+        check_keys(body, {"grace_s": "", "drop_files": ""}, "request")
+        grace_s, drop_files = number(body, "grace_s", 0, 30 * 86400), truth(body, "drop_files")
+        found = await look.find(request, ref)
+        job = await services.do(Stop(found.id, actor_of(request).name, grace_s, drop_files))
         return JSONResponse({"job": await look.shown(job)})
 
     @router.post("/jobs/{ref}/retry", openapi_extra=RERUN, responses=MADE)

@@ -66,6 +66,14 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
     return b"".join(pieces)
 
 
+def truth(body: dict[str, Any], name: str) -> bool:
+    """A truth value of a body; false where it is absent."""
+    value = body.get(name, False)
+    if not isinstance(value, bool):
+        raise BadInput(f'{name}: "{str(value)[:80]}" is neither true nor false')
+    return value
+
+
 def number(body: dict[str, Any], name: str, least: float, most: float) -> float | None:
     """A bounded number of a body, or None where it is absent."""
     value = body.get(name)

@@ -21,9 +21,13 @@ from headway.core.errors import BadInput, Conflict, HeadwayError, NotFound
 @jobs_argument
 @click.option("--grace", type=DURATION, metavar="TIME", help="Time to end by itself before it is killed.")
 @click.option("--force", is_flag=True, help="No grace at all.")
+@click.option("--drop-files", is_flag=True, help="Give up files that are still being saved.")
 @output_options
-def stop(jobs: Sequence[str], grace: float | None, force: bool, output: Output) -> int:
-    """Ask jobs to end: SIGTERM, then SIGKILL when the grace is over."""
+def stop(jobs: Sequence[str], grace: float | None, force: bool, drop_files: bool, output: Output) -> int:
+    """Ask jobs to end: SIGTERM, then SIGKILL when the grace is over.
+
+    What they wrote is saved first, however long that takes; their processors are free meanwhile.
+    """
     if force and grace:
         raise BadInput("--force and --grace exclude each other", "--force is --grace 0")
     client = connect(output)
@@ -31,11 +35,11 @@ def stop(jobs: Sequence[str], grace: float | None, force: bool, output: Output) 
     def ask(ref: str) -> dict[str, Any]:
         grace_s = 0.0 if force else grace
         try:
-            answer: dict[str, Any] = client.stop(ref, grace_s)
+            answer: dict[str, Any] = client.stop(ref, grace_s, drop_files)
         except (Conflict, NotFound):
             if client.house.array(ref) is None:
                 raise
-            told = client.house.stop_array(ref, grace_s)
+            told = client.house.stop_array(ref, grace_s, drop_files)
             return {"id": ref, "array": told["array"], "sentence": f"{told['changed']} jobs were asked to end"}
         return answer
 

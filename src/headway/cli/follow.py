@@ -68,7 +68,8 @@ class Reader:
 
 
 def say_outcome(job: dict[str, Any], output: Output) -> None:
-    ran = job["ended_at"] - job["started_at"] if job.get("ended_at") and job.get("started_at") else None
+    over_at = job.get("over_at") or job.get("ended_at")
+    ran = over_at - job["started_at"] if job.get("ended_at") and job.get("started_at") else None
     after = f" after {show_duration(ran)}" if ran is not None and job["state"] == "succeeded" else ""
     output.say(f"headway: job {job['id']} ({job['name']}) {job['sentence']}{after}")
     if job.get("hint"):

@@ -38,7 +38,7 @@ def _in_a_row(told: str) -> str:
 def ran(job: Shown, now: float) -> str:
     if not job.get("started_at"):
         return "-"
-    return show_duration((job.get("ended_at") or now) - job["started_at"])
+    return show_duration((job.get("over_at") or job.get("ended_at") or now) - job["started_at"])
 
 
 def sentence(job: Shown) -> str:

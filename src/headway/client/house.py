@@ -90,8 +90,9 @@ class House:
     def change_array(self, array: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         return dict(self._ask("PATCH", f"/arrays/{_word(array)}", dict(changes)))
 
-    def stop_array(self, array: str, grace_s: float | None = None) -> dict[str, Any]:
-        return dict(self._ask("POST", f"/arrays/{_word(array)}/stop", {"grace_s": grace_s}))
+    def stop_array(self, array: str, grace_s: float | None = None, drop_files: bool = False) -> dict[str, Any]:
+        said = {"grace_s": grace_s, **({"drop_files": True} if drop_files else {})}
+        return dict(self._ask("POST", f"/arrays/{_word(array)}/stop", said))
 
     def wait_array(self, array: str, timeout_s: float | None = None) -> tuple[dict[str, Any], bool]:
         """Wait until all jobs of an array have ended, or the time is up."""

@@ -115,8 +115,10 @@ class Client:
     def why(self, ref: str) -> dict[str, Any]:
         return self._dict("GET", f"/jobs/{_word(ref)}/why")
 
-    def stop(self, ref: str, grace_s: float | None = None) -> dict[str, Any]:
-        answer = self._json("POST", f"/jobs/{_word(ref)}/stop", {"grace_s": grace_s})
+    def stop(self, ref: str, grace_s: float | None = None, drop_files: bool = False) -> dict[str, Any]:
+        """Ask a job to end. One that has ended, and whose files are being saved, only with `drop_files`."""
+        said = {"grace_s": grace_s, **({"drop_files": True} if drop_files else {})}
+        answer = self._json("POST", f"/jobs/{_word(ref)}/stop", said)
         return dict(answer["job"])
 
     def retry(self, ref: str) -> dict[str, Any]:

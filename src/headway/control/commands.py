@@ -18,6 +18,7 @@ from headway.control.submitting import Origin, make_jobs
 from headway.core import explain
 from headway.core.errors import BadInput, Conflict
 from headway.core.events import Event
+from headway.core.lifecycle import only_saves
 from headway.core.model import Job, JobId, State
 from headway.core.signals import CancelAsked, RetryAsked
 from headway.core.spec import JobSpec
@@ -80,9 +81,15 @@ class Stop:
     job: JobId
     by: str
     grace_s: float | None = None
+    drop_files: bool = False
 
     def apply(self, desk: Desk) -> Job:
-        return desk.step(desk.get(self.job), CancelAsked(self.by, self.grace_s))
+        job = desk.get(self.job)
+        if only_saves(job) and job.state is State.RUNNING and not self.drop_files:
+            how_far = desk.book.trail.saved(job.id)
+            said = f"{job.id} has ended, and its files are being saved" + (f" ({how_far})" if how_far else "")
+            raise Conflict(said, f"headway stop {job.id} --drop-files gives them up")
+        return desk.step(job, CancelAsked(self.by, self.grace_s, self.drop_files))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +144,7 @@ class Why:
         if job.state is State.QUEUED:
             waiting = desk.book.foresight.why([job], desk.book.view, desk.now)[job.id]
         evidence = asdict(waiting) if waiting else {}
-        sentence = explain.explain_state(job, waiting, desk.now)
+        sentence = explain.explain_state(job, waiting, desk.now, desk.book.trail.saved(job.id))
         _, preparing = desk.book.trail.preparing.get(job.id, (0.0, ""))
         return {
             "job": job.id,

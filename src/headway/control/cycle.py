@@ -27,6 +27,7 @@ from headway.control.syncing import Sync, lose_node
 from headway.core.checkpoints import Checkpoint
 from headway.core.errors import BadInput, HeadwayError, Unavailable
 from headway.core.events import Event
+from headway.core.lifecycle import only_saves
 from headway.core.model import Cause, Job, JobId, NodeId, Pool, State
 from headway.core.orders import is_ordered, order_of
 from headway.core.places import is_here
@@ -481,7 +482,7 @@ class Cycle:
             prepared_at, _ = self.book.trail.preparing.get(job.id, (0.0, ""))
             since = max(attempt.placed_at, prepared_at, self.listening_since or 0.0)
             return since + self.settings.claim_within_s
-        if job.state is State.RUNNING and job.spec.wall_s_max is not None:
+        if job.state is State.RUNNING and job.spec.wall_s_max is not None and not only_saves(job):
             return (attempt.started_at or attempt.placed_at) + job.spec.wall_s_max
         return float("inf")
 

@@ -19,7 +19,8 @@ from headway.core import checkpoints
 from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint
 from headway.core.errors import BadInput, HeadwayError, Unavailable
 from headway.core.events import Event
-from headway.core.model import Cause, Job, Phase, State, split_key
+from headway.core.lifecycle import ON_NODE
+from headway.core.model import Cause, Job, State, split_key
 from headway.core.signals import NodeLost, PendingOver, PrepareFailed, Progressed, ResumeSpoiled, StopDecided
 from headway.core.units import show_duration
 from headway.storage.protocol import check_key
@@ -89,7 +90,7 @@ def _going(desk: Desk, session: Session, key: str) -> tuple[Job | None, int]:
     if job is None or job.attempt is None or job.number != attempt or not 0 <= index < len(job.attempt.tasks):
         return None, index
     task = job.attempt.tasks[index]
-    if task.node != session.node or task.phase is not Phase.GOING:
+    if task.node != session.node or task.phase not in ON_NODE:
         return None, index
     desk.touched.add(job_id)
     return job, index

@@ -14,7 +14,8 @@ from typing import Any
 from headway.control.book import Book
 from headway.control.claims import claim_body
 from headway.control.trail import Trail
-from headway.core.model import Job, NodeId, Phase, State, Task
+from headway.core.lifecycle import ON_NODE
+from headway.core.model import Job, NodeId, State, Task
 
 PROTOCOL = 1
 Reply = dict[str, Any]
@@ -114,7 +115,7 @@ def duty_of(job: Job, task: Task, now: float, spoiled: int = 0) -> tuple[str, fl
     if job.state is State.STOPPING:
         # Rounded, so that the same stop is not sent again because a second has passed.
         return ("stop", round(job.stop_by or now, 1))
-    return ("go", 0.0) if task.phase is Phase.GOING else ("claim", float(spoiled))
+    return ("go", 0.0) if task.phase in ON_NODE else ("claim", float(spoiled))
 
 
 def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete: bool, trail: Trail) -> dict[str, Any]:

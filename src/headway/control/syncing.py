@@ -16,9 +16,20 @@ from headway.control.logs import note_overgrown
 from headway.control.sessions import Session
 from headway.core.errors import BadInput, HeadwayError
 from headway.core.events import Event
-from headway.core.model import Cause, Node, Outcome, Phase, Resources, State, split_key, task_key
+from headway.core.lifecycle import ON_NODE
+from headway.core.model import Cause, Node, Outcome, Resources, State, split_key, task_key
 from headway.core.replacing import replace
-from headway.core.signals import Claimed, NodeLost, PrepareFailed, Refused, Signal, Stayed, TaskEnded, TaskMissing
+from headway.core.signals import (
+    Claimed,
+    NodeLost,
+    PrepareFailed,
+    RanksOver,
+    Refused,
+    Signal,
+    Stayed,
+    TaskEnded,
+    TaskMissing,
+)
 from headway.storage.protocol import check_key
 from headway.store.protocol import LogRange
 
@@ -87,7 +98,9 @@ class Sync:
         signal: Signal
         if phase in ("claimed", "running"):
             signal = Claimed(attempt, index, str(raw.get("address", "")), int(raw.get("port", 0)))
-            if raw.get("stays"):
+            if raw.get("saving"):
+                signal = RanksOver(attempt, index, _over(desk, job_id, index, raw["saving"]))
+            elif raw.get("stays"):
                 left_s = max(0.0, float(raw["stays"].get("left_s", 0.0)))
                 signal = Stayed(attempt, index, read_outcome(raw["stays"].get("outcome") or {}, desk.now), left_s)
         elif phase == "refused":
@@ -107,7 +120,7 @@ class Sync:
         for job in desk.book.jobs_on(self.session.node):
             for task in job.alive:
                 key = task_key(job.id, job.number, task.index)
-                if task.node == self.session.node and task.phase is Phase.GOING and key not in named:
+                if task.node == self.session.node and task.phase in ON_NODE and key not in named:
                     desk.touched.add(job.id)
                     job = desk.step(job, TaskMissing(job.number, task.index))
                     if job.state in (State.QUEUED, *_ENDED):
@@ -159,7 +172,7 @@ def _meet(desk: Desk, session: Session, body: Mapping[str, Any]) -> None:
     if epoch < newest:
         raise StaleAgent(f"agent {epoch} of {session.node} is older than {newest}")
     if known is not None and known.boot_id and known.boot_id != boot:
-        lose_node(desk, session.node, f"{session.node} was started anew")
+        lose_node(desk, session.node, f"{session.node} was started anew", started_anew=True)
     if epoch != session.agent_epoch or boot != session.boot_id:
         session.forget_reports()
         session.seq = 0
@@ -201,11 +214,11 @@ def _save_node(desk: Desk, session: Session, body: Mapping[str, Any], known: Nod
         desk.save_node(node, not session.closed_because, session.closed_because)
 
 
-def lose_node(desk: Desk, node: str, detail: str) -> None:
-    """Every task on this node is over: it was proven dead, or silent for a whole lease."""
+def lose_node(desk: Desk, node: str, detail: str, started_anew: bool = False) -> None:
+    """Every rank on this node is over: it was proven dead, or silent for a whole lease."""
     for job in desk.book.jobs_on(node):
         desk.touched.add(job.id)
-        desk.step(job, NodeLost(job.number, node, detail))
+        desk.step(job, NodeLost(job.number, node, detail, started_anew))
     known = desk.book.nodes.get(node)
     if known is not None:
         desk.save_node(replace(known, gone_at=desk.now))
@@ -232,6 +245,14 @@ def _of_whom(desk: Desk, session: Session, what: str) -> tuple[str, int]:
     job = desk.book.jobs.get(job_id)
     there = job is not None and job.number == attempt and _is_there(job.attempt, index, session.node)
     return (job_id, attempt) if there else ("", 0)
+
+
+def _over(desk: Desk, job: str, index: int, raw: Mapping[str, Any]) -> Outcome:
+    """How the ranks of a task ended whose files are on their way; how far these are is remembered, not saved."""
+    done, total = max(0, int(raw.get("bytes_done", 0))), max(0, int(raw.get("bytes", 0)))
+    desk.book.trail.saving.setdefault(job, {})[index] = (done, max(done, total))
+    outcome = read_outcome(raw.get("outcome") or {}, desk.now)
+    return replace(outcome, over_at=desk.now - max(0.0, float(raw.get("over_ago_s", 0.0))))
 
 
 def read_outcome(raw: Mapping[str, Any], now: float) -> Outcome:

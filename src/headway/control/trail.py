@@ -13,6 +13,7 @@ from headway.core import checkpoints
 from headway.core.checkpoints import Checkpoint, Whole
 from headway.core.model import Job, JobId, State, Task
 from headway.core.progress_spec import PLAIN
+from headway.core.units import show_size
 from headway.store.protocol import Store
 
 
@@ -23,6 +24,7 @@ class Trail:
     seen: dict[JobId, int] = field(default_factory=dict)  # Steps that were seen and are not saved yet.
     preparing: dict[JobId, tuple[float, str]] = field(default_factory=dict)  # When an agent last said so, and what.
     spoiled: dict[JobId, int] = field(default_factory=dict)  # How often its claim was changed by a damaged checkpoint.
+    saving: dict[JobId, dict[int, tuple[int, int]]] = field(default_factory=dict)  # By task: bytes in storage, and all.
     pending: dict[JobId, float] = field(default_factory=dict)  # Queued jobs with a limit: until when they wait.
 
     def checkpoints_of(self, job: JobId) -> tuple[Checkpoint, ...]:
@@ -47,6 +49,12 @@ class Trail:
         self.seen.update((job, step) for job, step in older.seen.items() if job in jobs)
         self.preparing.update((job, said) for job, said in older.preparing.items() if job in jobs)
         self.spoiled.update((job, count) for job, count in older.spoiled.items() if job in jobs)
+
+    def saved(self, job: JobId) -> str:
+        """How far the files of its tasks have come that are over; empty where nobody told."""
+        told = self.saving.get(job, {}).values()
+        total = sum(each[1] for each in told)
+        return f"{show_size(sum(each[0] for each in told))} of {show_size(total)}" if total else ""
 
     def forget(self, job: JobId) -> None:
         """The store knows better: read it again when somebody asks."""
@@ -75,10 +83,12 @@ class Trail:
         job = after or before
         assert job is not None
         if after is None or after.state.ended:
-            for index in (self.known, self.seen, self.preparing, self.spoiled, self.pending):
+            for index in (self.known, self.seen, self.preparing, self.spoiled, self.saving, self.pending):
                 if index:
                     index.pop(job.id, None)
             return
+        if self.saving and after.state in (State.QUEUED, State.STARTING):
+            self.saving.pop(job.id, None)
         if self.preparing and after.state is not State.STARTING:
             self.preparing.pop(job.id, None)
         if after.spec.progress is not PLAIN:

@@ -71,6 +71,7 @@ def summary(job: Job, sentence: str = "", now: float = 0.0) -> dict[str, Any]:
         "exit_code": attempt.exit_code if attempt else None,
         "submitted_at": job.submitted_at,
         "started_at": attempt.started_at if attempt else None,
+        "over_at": attempt.over_at if attempt else None,
         "ended_at": job.ended_at,
         "tags": dict(job.spec.tags),
     }
@@ -132,6 +133,7 @@ def show_attempt(attempt: Attempt, price: Price = no_price) -> dict[str, Any]:
         "number": attempt.number,
         "placed_at": attempt.placed_at,
         "started_at": attempt.started_at,
+        "over_at": attempt.over_at,
         "ended_at": attempt.ended_at,
         "cause": attempt.cause.value if attempt.cause else None,
         "detail": attempt.detail,

@@ -71,12 +71,12 @@ def no_price(attempt: Attempt) -> float | None:
 
 def loss_of(attempt: Attempt, price: Price = no_price) -> Loss:
     """What this attempt lost; nothing while it goes on, when it succeeded, or before a line of it ran."""
-    if attempt.ended_at is None or attempt.cause is None or attempt.started_at is None:
+    if attempt.over_at is None or attempt.ended_at is None or attempt.cause is None or attempt.started_at is None:
         return Loss()
     kept = attempt.committed_step if attempt.committed_step is not None else attempt.resumed_step
     steps = max(0, attempt.seen_step - (kept or 0)) if attempt.seen_step is not None else 0
     since = attempt.committed_at if attempt.committed_at is not None else attempt.started_at
-    seconds = max(0.0, attempt.ended_at - since)
+    seconds = max(0.0, attempt.over_at - since)
     per_s = price(attempt)
     return Loss(steps, seconds, None if per_s is None else per_s * seconds)
 

@@ -116,6 +116,12 @@ TABLE: dict[Cause, Row] = {
     Cause.COST_LIMIT: Row(Whose.USER, Again.NEVER, "reached its cost limit", "raise the limit"),
     Cause.CANCELLED: Row(Whose.USER, Again.NEVER, "was stopped on request"),
     Cause.BAD_SPEC: Row(Whose.USER, Again.NEVER, "asked for something that cannot be", "correct the job's description"),
+    Cause.OUTPUTS_UNKEPT: Row(
+        Whose.USER,
+        Again.NEVER,
+        "ended, but its outputs could not be kept",
+        "mend what is named, then headway rerun JOB; what was kept: headway artifacts ls JOB",
+    ),
     Cause.REQUEUE_ASKED: Row(Whose.CAPACITY, Again.AT_ONCE, "asked to be queued again (exit code 99)"),
     Cause.PREEMPTED: Row(Whose.CAPACITY, Again.AT_ONCE, "made room for another job"),
     Cause.RECLAIMED: Row(Whose.CAPACITY, Again.AT_ONCE, "lost its machine to the cloud's reclaim"),
@@ -128,4 +134,5 @@ TABLE: dict[Cause, Row] = {
         "see that the address is right and that the node reaches it",
     ),
     Cause.OUTCOME_LOST: Row(Whose.PLATFORM, Again.AT_ONCE, "lost its keeper on the node, and its outcome with it"),
+    Cause.FILES_LOST: Row(Whose.PLATFORM, Again.AT_ONCE, "ended, but its machine went before its files could be kept"),
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from headway.core.causes import TABLE
 from headway.core.checkpoints import STEP, named
-from headway.core.lifecycle import place_kept
+from headway.core.lifecycle import only_saves, place_kept
 from headway.core.model import Attempt, Cause, Job, State
 from headway.core.retry import lost_what, standing, times
 from headway.core.scheduler import Waiting
@@ -179,13 +179,15 @@ def hint_for(job: Job) -> str:
     return next(filter(None, told), "") or TABLE[job.cause].hint.replace("JOB", job.id)
 
 
-def explain_state(job: Job, waiting: Waiting | None = None, now: float = 0.0) -> str:
-    """Where the job is and why, in one sentence."""
+def explain_state(job: Job, waiting: Waiting | None = None, now: float = 0.0, saved: str = "") -> str:
+    """Where the job is and why, in one sentence. `saved`: how far the files of its tasks that are over have come."""
     if job.state is State.QUEUED:
         return explain_waiting(job, waiting, now) if waiting else "waits in the queue"
     if job.state is State.STARTING:
         nodes = ", ".join(job.attempt.nodes) if job.attempt else ""
         return f"starts: attempt {job.number} is placed on {nodes} and waits to be claimed"
+    if only_saves(job):
+        return _saves(job, saved)
     if job.state is State.RUNNING:
         return f"runs: attempt {job.number} on {', '.join(job.attempt.nodes) if job.attempt else ''}"
     if job.state is State.STOPPING and place_kept(job):
@@ -200,6 +202,13 @@ def explain_state(job: Job, waiting: Waiting | None = None, now: float = 0.0) ->
     if job.state is State.SUCCEEDED:
         return "succeeded" if job.number == 1 else f"succeeded with attempt {job.number}"
     return f"{job.state.value}: {explain_cause(job)}"
+
+
+def _saves(job: Job, saved: str) -> str:
+    """Its processes have ended, its places are free, and what it wrote is on its way."""
+    before = f"{explain_cause(job)}; " if job.state is State.STOPPING else ""
+    nodes = ", ".join(task.node for task in job.alive)
+    return f"{before}saving its files on {nodes}" + (f": {saved}" if saved else "")
 
 
 def signal_name(number: int) -> str:

@@ -59,7 +59,8 @@ class History:
         attempt = job.attempt
         if attempt is None or attempt.started_at is None or attempt.ended_at is None or not _telling(job):
             return
-        entry = (attempt.ended_at, job.id, max(0.0, attempt.ended_at - attempt.started_at))
+        over_at = attempt.over_at or attempt.ended_at
+        entry = (attempt.ended_at, job.id, max(0.0, over_at - attempt.started_at))
         for like in length.likes:
             known = self._ended.get(like)
             if known is None:

@@ -23,6 +23,7 @@ from headway.core.signals import (
     Placed,
     PrepareFailed,
     Progressed,
+    RanksOver,
     Refused,
     ResumeSpoiled,
     RetryAsked,
@@ -36,6 +37,7 @@ from headway.core.signals import (
 from headway.core.states import HEARS
 
 AVOID_MOST = 8
+ON_NODE = (Phase.GOING, Phase.SAVING)
 
 
 def step(job: Job, signal: Signal, now: float) -> Job:
@@ -153,12 +155,22 @@ def _release_all(job: Job, cause: Cause, detail: str, now: float) -> Job:
 
 
 def _task_ended(job: Job, signal: TaskEnded, now: float) -> Job:
-    attempt = _current(job)
-    task = _task_in(job, signal.task, Phase.GOING)
+    return _task_moves(job, signal, Phase.ENDED, now)
+
+
+def _ranks_over(job: Job, signal: RanksOver, now: float) -> Job:
+    return _task_moves(job, signal, Phase.SAVING, now)
+
+
+def _task_moves(job: Job, signal: TaskEnded | RanksOver, phase: Phase, now: float) -> Job:
+    """The ranks of a task are over; `phase` says whether all that they wrote is kept too."""
+    attempt, outcome = _current(job), signal.outcome
+    task = _task_in(job, signal.task, *([Phase.GOING] if phase is Phase.SAVING else ON_NODE))
     if task is None:
         return job
-    outcome = signal.outcome
-    ended = replace(task, phase=Phase.ENDED, outcome=outcome)
+    if task.phase is Phase.SAVING and task.outcome is not None:
+        outcome = replace(outcome, over_at=task.outcome.over_at, failed_at=task.outcome.failed_at)
+    ended = replace(task, phase=phase, outcome=outcome)
     attempt = replace(attempt, tasks=_with(attempt.tasks, ended))
     if job.state is State.RUNNING and outcome.cause is not None:
         attempt = replace(attempt, exit_code=outcome.exit_code)
@@ -182,7 +194,12 @@ def _stayed(job: Job, signal: Stayed, now: float) -> Job:
 def place_kept(job: Job) -> bool:
     """Whether it has failed, and its place is kept for a look."""
     kept = job.state is State.STOPPING and job.attempt is not None
-    return kept and any(task.outcome is not None and not task.over for task in _current(job).tasks)
+    return kept and any(task.outcome is not None and task.phase is Phase.GOING for task in _current(job).tasks)
+
+
+def only_saves(job: Job) -> bool:
+    """Whether nothing of it runs any more, and what it wrote is not all in storage yet."""
+    return bool(job.alive) and not job.seated
 
 
 def _told(attempt: Attempt, task: Task) -> str:
@@ -216,7 +233,7 @@ def _first_to_fail(job: Job) -> Job:
 
 def _is_lost(task: Task) -> bool:
     """Whether a task ended without an outcome of its own."""
-    return task.phase is Phase.LOST or (task.outcome is not None and task.outcome.cause is Cause.OUTCOME_LOST)
+    return task.phase is Phase.LOST if task.outcome is None else task.outcome.cause is Cause.OUTCOME_LOST
 
 
 def _why(job: Job) -> tuple[Cause | None, str]:
@@ -247,7 +264,7 @@ def _progressed(job: Job, signal: Progressed, now: float) -> Job:
 
 def _task_missing(job: Job, signal: TaskMissing, now: float) -> Job:
     attempt = _current(job)
-    task = _task_in(job, signal.task, Phase.GOING)
+    task = _task_in(job, signal.task, *ON_NODE)
     if task is None:
         return job
     lost = replace(attempt, tasks=_with(attempt.tasks, replace(task, phase=Phase.LOST)))
@@ -256,7 +273,8 @@ def _task_missing(job: Job, signal: TaskMissing, now: float) -> Job:
 
 def _node_lost(job: Job, signal: NodeLost, now: float) -> Job:
     attempt = _current(job)
-    hit = [task for task in attempt.tasks if task.node == signal.node and task.phase is Phase.GOING]
+    phases = [Phase.GOING] if signal.started_anew else ON_NODE
+    hit = [task for task in attempt.tasks if task.node == signal.node and task.phase in phases]
     if not hit:
         return job
     tasks = attempt.tasks
@@ -267,6 +285,10 @@ def _node_lost(job: Job, signal: NodeLost, now: float) -> Job:
 
 
 def _cancel_running(job: Job, signal: CancelAsked, now: float) -> Job:
+    if signal.drop_files and (dropped := _dropped(job)) is not job:
+        return _begin_stop(dropped, Cause.CANCELLED, _by(signal), now, signal.grace_s)
+    if only_saves(job) and job.state is State.RUNNING:
+        return job  # Its work is done, and worth keeping.
     if place_kept(job):  # It has ended by itself already: only its place is given back.
         return _shorten_grace(job, replace(signal, grace_s=signal.grace_s or 0.0), now)
     if job.state is State.STOPPING and job.cause is Cause.CANCELLED:
@@ -275,6 +297,16 @@ def _cancel_running(job: Job, signal: CancelAsked, now: float) -> Job:
     if job.stop_by is not None:
         grace_s = min(grace_s, max(0.0, job.stop_by - now))  # Its ranks were told when their grace ends.
     return _begin_stop(job, Cause.CANCELLED, _by(signal), now, grace_s)
+
+
+def _dropped(job: Job) -> Job:
+    """What has ended is over, whatever of it is not in storage yet."""
+    attempt = _current(job)
+    for task in attempt.tasks:
+        if task.phase is Phase.SAVING and task.outcome is not None:
+            outcome = replace(task.outcome, unkept="its files were dropped on request")
+            attempt = replace(attempt, tasks=_with(attempt.tasks, replace(task, phase=Phase.LOST, outcome=outcome)))
+    return job if attempt is job.attempt else replace(job, attempt=attempt)
 
 
 def _shorten_grace(job: Job, signal: CancelAsked, now: float) -> Job:
@@ -317,7 +349,7 @@ def _over(job: Job, now: float) -> Job:
 
 def _was_done(job: Job) -> bool:
     """Whether its work was done before anybody told its ranks to make room: the news of both crossed on the way."""
-    outcomes = [task.outcome for task in _current(job).tasks]
+    outcomes = [task.outcome if task.phase is Phase.ENDED else None for task in _current(job).tasks]
     return job.cause is not Cause.CANCELLED and all(each and each.ok and each.unasked for each in outcomes)
 
 
@@ -374,10 +406,10 @@ def _current(job: Job) -> Attempt:
     return job.attempt
 
 
-def _task_in(job: Job, index: int, phase: Phase) -> Task | None:
-    """The task with this index, if there is one and it is in this phase."""
+def _task_in(job: Job, index: int, *phases: Phase) -> Task | None:
+    """The task with this index, if there is one and it is in one of these phases."""
     tasks = _current(job).tasks
-    return tasks[index] if 0 <= index < len(tasks) and tasks[index].phase is phase else None
+    return tasks[index] if 0 <= index < len(tasks) and tasks[index].phase in phases else None
 
 
 def _with(tasks: tuple[Task, ...], task: Task) -> tuple[Task, ...]:
@@ -402,6 +434,7 @@ _BY_NAME: dict[str, tuple[type, Callable[[Job, Any, float], Job]]] = {
     "ResumeSpoiled": (ResumeSpoiled, _resume_spoiled),
     "Progressed": (Progressed, _progressed),
     "TaskEnded": (TaskEnded, _task_ended),
+    "RanksOver": (RanksOver, _ranks_over),
     "Stayed": (Stayed, _stayed),
     "TaskMissing": (TaskMissing, _task_missing),
     "StopDecided": (StopDecided, _stop_decided),

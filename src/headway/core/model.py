@@ -43,6 +43,7 @@ class Phase(StrEnum):
     PLACED = "placed"  # The node is asked to claim it.
     CLAIMED = "claimed"  # The node holds it and waits for `go`.
     GOING = "going"  # `go` was given: from here on its ranks may be alive.
+    SAVING = "saving"  # Its ranks are over and its place is free; what they wrote is not all in storage yet.
     ENDED = "ended"  # The agent reported its end.
     LOST = "lost"  # It ended without a report: proof of death, or a whole lease of silence.
     RELEASED = "released"  # It was given back before `go`; no user code of it ever ran.
@@ -81,6 +82,7 @@ class Cause(StrEnum):
     COST_LIMIT = "cost_limit"
     CANCELLED = "cancelled"
     BAD_SPEC = "bad_spec"
+    OUTPUTS_UNKEPT = "outputs_unkept"
     REQUEUE_ASKED = "requeue_asked"
     PREEMPTED = "preempted"
     RECLAIMED = "reclaimed"
@@ -88,6 +90,7 @@ class Cause(StrEnum):
     NEVER_STARTED = "never_started"
     UNREACHABLE = "unreachable"
     OUTCOME_LOST = "outcome_lost"
+    FILES_LOST = "files_lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ class Outcome:
     hopeless: bool = False  # Its node saw in the output that trying again cannot help, whatever the cause allows.
     unasked: bool = False  # Its ranks ended well before they were told of any end: no echo of a notice.
     unkept: str = ""  # What of its files could not be kept, and why.
+    over_at: float | None = None  # When its ranks were over, by our own clock, where its files took longer.
 
     @property
     def ok(self) -> bool:
@@ -136,6 +140,11 @@ class Task:
     @property
     def over(self) -> bool:
         return self.phase in OVER
+
+    @property
+    def seated(self) -> bool:
+        """Whether it holds its place: processors, memory, GPUs."""
+        return self.phase not in OVER and self.phase is not Phase.SAVING
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +171,13 @@ class Attempt:
     @property
     def nodes(self) -> tuple[NodeId, ...]:
         return tuple(task.node for task in self.tasks)
+
+    @property
+    def over_at(self) -> float | None:
+        """When the last of its ranks was over; what was left to be saved then is no time of its own."""
+        times = [task.outcome.over_at if task.outcome else None for task in self.tasks]
+        told = [at for at in times if at is not None]
+        return max(told) if told and len(told) == len(times) else self.ended_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +239,15 @@ class Job:
 
     @property
     def alive(self) -> tuple[Task, ...]:
-        """Tasks that still hold their place on a node."""
+        """Tasks that a node still has: their ranks may run, or their files are not all in storage."""
         if self.attempt is None or self.state in ENDS or self.state is State.QUEUED:
             return ()
         return tuple(task for task in self.attempt.tasks if not task.over)
+
+    @property
+    def seated(self) -> tuple[Task, ...]:
+        """Tasks that hold their place on a node."""
+        return tuple(task for task in self.alive if task.seated)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ class _Search:
             picked.append(name)
             for victim in self._victims(name, chosen) or ():
                 chosen[victim] = None
-                for other in {task.node for task in self.view.active[victim].alive}:
+                for other in {task.node for task in self.view.active[victim].seated}:
                     if other in names and other not in picked:
                         cheaper = self._price(other, chosen)
                         heapq.heappush(heap, (0.0 if cheaper is None else cheaper, other))
@@ -126,7 +126,7 @@ class _Search:
         if victims is None:
             return None
         wanted = self.need.nodes
-        return sum(self._price_of(each) / min(wanted, len(self.view.active[each].alive)) for each in victims)
+        return sum(self._price_of(each) / min(wanted, len(self.view.active[each].seated)) for each in victims)
 
     def _victims(self, name: NodeId, chosen: dict[JobId, None]) -> list[JobId] | None:
         """Whose end makes the task fit here, beyond those already chosen; None when nobody's does."""

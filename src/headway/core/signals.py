@@ -88,6 +88,15 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class RanksOver:
+    """All ranks of a task are over, as its agent saw it; what they wrote is still on its way to storage."""
+
+    attempt: int
+    task: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
 class Stayed:
     """The ranks of a task have failed; its place is kept for a look, so that it has not ended yet."""
 
@@ -112,6 +121,7 @@ class NodeLost:
     attempt: int
     node: NodeId
     detail: str = ""
+    started_anew: bool = False  # It is there again: what its tasks left on its disk may be too.
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,7 @@ class CancelAsked:
 
     by: str = ""
     grace_s: float | None = None
+    drop_files: bool = False  # Also what has ended and is not all in storage yet.
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +178,7 @@ Signal = (
     | ResumeSpoiled
     | Progressed
     | TaskEnded
+    | RanksOver
     | Stayed
     | TaskMissing
     | NodeLost

@@ -21,7 +21,7 @@ MEANS: dict[State, str] = {
 FOLLOWS: dict[State, frozenset[State]] = {
     State.QUEUED: frozenset({State.STARTING, State.CANCELLED, State.FAILED}),
     State.STARTING: frozenset({State.RUNNING, State.QUEUED, State.CANCELLED, State.FAILED}),
-    State.RUNNING: frozenset({State.STOPPING, State.SUCCEEDED, State.FAILED, State.QUEUED}),
+    State.RUNNING: frozenset({State.STOPPING, State.SUCCEEDED, State.FAILED, State.QUEUED, State.CANCELLED}),
     State.STOPPING: frozenset({State.SUCCEEDED, State.QUEUED, State.FAILED, State.CANCELLED}),
     State.SUCCEEDED: frozenset(),
     State.FAILED: frozenset(),
@@ -31,7 +31,8 @@ FOLLOWS: dict[State, frozenset[State]] = {
 TASK_FOLLOWS: dict[Phase, frozenset[Phase]] = {
     Phase.PLACED: frozenset({Phase.CLAIMED, Phase.GOING, Phase.RELEASED}),
     Phase.CLAIMED: frozenset({Phase.GOING, Phase.RELEASED}),
-    Phase.GOING: frozenset({Phase.ENDED, Phase.LOST}),
+    Phase.GOING: frozenset({Phase.SAVING, Phase.ENDED, Phase.LOST}),
+    Phase.SAVING: frozenset({Phase.ENDED, Phase.LOST}),
     Phase.ENDED: frozenset(),
     Phase.LOST: frozenset(),
     Phase.RELEASED: frozenset(),
@@ -41,8 +42,17 @@ TASK_FOLLOWS: dict[Phase, frozenset[Phase]] = {
 HEARS: dict[State, tuple[str, ...]] = {
     State.QUEUED: ("Placed", "CancelAsked", "RetryAsked", "CanNeverRun", "SpecChanged", "PendingOver"),
     State.STARTING: ("Claimed", "Refused", "ClaimOverdue", "PrepareFailed", "ResumeSpoiled", "NodeLost", "CancelAsked"),
-    State.RUNNING: ("TaskEnded", "Stayed", "TaskMissing", "NodeLost", "CancelAsked", "StopDecided", "Progressed"),
-    State.STOPPING: ("TaskEnded", "TaskMissing", "NodeLost", "CancelAsked", "Progressed"),
+    State.RUNNING: (
+        "TaskEnded",
+        "RanksOver",
+        "Stayed",
+        "TaskMissing",
+        "NodeLost",
+        "CancelAsked",
+        "StopDecided",
+        "Progressed",
+    ),
+    State.STOPPING: ("TaskEnded", "RanksOver", "TaskMissing", "NodeLost", "CancelAsked", "Progressed"),
     State.SUCCEEDED: (),
     State.FAILED: (),
     State.CANCELLED: (),

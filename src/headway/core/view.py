@@ -176,9 +176,11 @@ class View:
     def _move_on(self, before: Job, after: Job) -> None:
         """A job that holds places goes on holding them, all or some."""
         self.active[after.id] = after
-        had, has = before.alive, after.alive
+        had, has = before.seated, after.seated
         if len(had) == len(has):
             return  # Within one attempt tasks only end, or (when a save failed) come back.
+        if not had or not has:
+            self._count(after, 1 if has else -1)  # What only saves its files uses up nobody's quota.
         kept = {task.index for task in has}
         for task in had:
             if task.index not in kept:
@@ -205,11 +207,12 @@ class View:
             began = began_at(job)
             self._began_last = max(self._began_last, began)
             self.estimate_s(job.id, began)  # Asked now, while what is known now is remembered.
-            self._count(job, 1)
+            if job.seated:
+                self._count(job, 1)
             self.shares.begin(job, began_at(job))
             if before is not None and before.number == job.number and before.attempt and before.attempt.ended_at:
                 self.shares.uncharge(job, began_at(job), before.attempt.ended_at)
-            for task in job.alive:
+            for task in job.seated:
                 self._hold(job, task.node, task.index, task.gpus)
 
     def _leave(self, job: Job, after: Job | None) -> None:
@@ -221,9 +224,10 @@ class View:
             self.active.pop(job.id, None)
             self.lengths.pop(job.id, None)
             self._estimates.pop(job.id, None)
-            self._count(job, -1)
+            if job.seated:
+                self._count(job, -1)
             self._charge(job, after)
-            for task in job.alive:
+            for task in job.seated:
                 self._give_back(job, task.node, task.index, task.gpus)
         if not job.state.ended and (after is None or after.state.ended):
             self.dependencies.leave(job.id)
@@ -236,7 +240,7 @@ class View:
     def _charge(self, job: Job, after: Job | None) -> None:
         began = began_at(job)
         over = after.attempt if after is not None and after.number == job.number else None
-        ended = over.ended_at if over else None
+        ended = over.over_at if over else None
         self.shares.end(job, began, ended)
         if ended is not None and after is not None and after.state is State.QUEUED and job.attempt:
             had = max(0.0, ended - (job.attempt.started_at or ended)) * service_rate(job)
@@ -392,7 +396,7 @@ class View:
         had = self.service.get(job.id, 0.0)
         attempt = job.attempt
         if job.state in ACTIVE and attempt is not None and attempt.started_at is not None:
-            had += max(0.0, now - attempt.started_at) * service_rate(job)
+            had += max(0.0, min(now, attempt.over_at or now) - attempt.started_at) * service_rate(job)
         return had
 
     def ends_at(self, job: Job, now: float) -> float:

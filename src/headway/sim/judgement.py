@@ -100,6 +100,8 @@ def _outcome(simulation: Simulation, job: Job) -> None:
         raise Broken("safety", job.id, f"{job.id} was cancelled, and nobody asked for it")
     if job.state is State.SUCCEEDED and not (job.number in reals and _all_zero(oracle, job, ranks)):
         raise Broken("safety", job.id, f"{job.id} succeeded, but attempt {job.number} did not end with zeros")
+    if job.state is State.SUCCEEDED:
+        _files_kept(simulation, job)
     if job.retries.user > len(failures):
         raise Broken("safety", job.id, f"{job.id} paid {job.retries.user} retries for {len(failures)} failures")
     calm = [number for number in failures if _calm(oracle, job.id, number) and job.id not in plan.cancel_sent]
@@ -109,6 +111,16 @@ def _outcome(simulation: Simulation, job: Job) -> None:
         _budgets(simulation, job)
     if job.state is State.FAILED:
         _failed(job, plan, len(failures))
+
+
+def _files_kept(simulation: Simulation, job: Job) -> None:
+    """Nothing is called succeeded whose last save is not kept."""
+    made = simulation.checkpoints
+    for index in range(job.spec.nodes):
+        last = max(made.saved[task_key(job.id, job.number, index)], default=0)
+        if last and index not in made.committed[job.id].get((job.number, last), ()):
+            said = f"task {index} of attempt {job.number} had saved step {last} last, and it was not committed"
+            raise Broken("safety", job.id, f"{job.id} succeeded, but {said}")
 
 
 def _budgets(simulation: Simulation, job: Job) -> None:

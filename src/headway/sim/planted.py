@@ -24,7 +24,7 @@ from headway.core.signals import TaskMissing
 from headway.sim.run import Result, run_seed
 from headway.store.memory import MemoryStore
 from headway_agent import decide as decisions
-from headway_agent import keeping, moving
+from headway_agent import keeping, moving, telling
 
 Plant = Callable[[], Iterator[None]]
 PLANTS: dict[str, tuple[Plant, dict[str, float]]] = {}
@@ -314,6 +314,31 @@ def _oldest() -> Iterator[None]:
 @plant("an end is told before the last checkpoint is committed", lost=0.2, storage_fails_per_hour=60.0)
 def _no_salvage() -> Iterator[None]:
     with _put(vars(decisions)["progress"], "settled", lambda *_: True):
+        yield
+
+
+@plant("files that are not kept after a while are given up", storage_fails_per_hour=60.0)
+def _short_patience() -> Iterator[None]:
+    kept = vars(decisions)["progress"].settled
+
+    def settled(state: Any, key: str, now: float) -> bool:
+        return bool(kept(state, key, now)) or now > state.tasks[key].over_s + 10.0 > 10.0
+
+    with _put(vars(decisions)["progress"], "settled", settled), _put(telling, "_say_unkept", lambda *_: None):
+        yield
+
+
+@plant(
+    "the node of a job that saves is lost, and the job is called succeeded",
+    node_burns_per_hour=60.0,
+    storage_fails_per_hour=120.0,
+)
+def _lost_and_succeeded() -> Iterator[None]:
+    def done(job: Any) -> bool:
+        outcomes = [task.outcome for task in job.attempt.tasks]
+        return all(each and each.ok for each in outcomes)
+
+    with _put(lifecycle, "_was_done", done):
         yield
 
 

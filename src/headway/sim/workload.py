@@ -173,8 +173,13 @@ class Workload:
                 plan.cancel_taken.add(job)
 
         grace_s = self.world.chance.choice((None, None, 0.0, 3.0))
-        removed = lambda error: isinstance(error, NotFound) and plan.remove_sent  # noqa: E731
-        self._call(plan, Stop(job, "ann", grace_s), answered, removed, self._cancel)
+
+        def refused(error: UserError) -> bool:
+            """Whoever comes too late to stop it need not want its files to be lost."""
+            return isinstance(error, Conflict) or (isinstance(error, NotFound) and plan.remove_sent)
+
+        stop = Stop(job, "ann", grace_s, drop_files=grace_s == 0.0)
+        self._call(plan, stop, answered, refused, self._cancel)
 
     def _preempt(self, plan: Plan) -> None:
         """He lets his job make room. Nothing comes of it where it does not run; he does not insist."""
