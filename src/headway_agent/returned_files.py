@@ -47,7 +47,7 @@ def put_back(
         _set_aside_leftovers(note, set(files), aside)
     for path in files:
         if in_place and not own and os.path.lexists(os.path.join(cwd, path)):
-            _move(os.path.join(cwd, path), os.path.join(aside, path))  # Another job's, or of another place.
+            _set_aside(cwd, path, aside)  # Another job's, or of another place.
         _place(os.path.join(staged, path), os.path.join(cwd, path))
         _date(os.path.join(cwd, path))
     remove_tree(staged)
@@ -67,7 +67,7 @@ def _set_aside_leftovers(note: Note, restored: set[str], aside: str) -> None:
     found = frameworks.found_in({*fresh, *restored})
     for path in fresh:
         if path not in restored and frameworks.is_kept(path, found):
-            _move(os.path.join(note.cwd, path), os.path.join(aside, path))
+            _set_aside(note.cwd, path, aside)
     for each in found:
         for top in matching(note.cwd, each.pattern.split("/")):
             _remove_empty(os.path.join(note.cwd, top), note.since_ns)
@@ -81,6 +81,15 @@ def _remove_empty(folder: str, since_ns: int) -> None:
                 os.rmdir(above)
         except OSError:
             pass  # There is something in it.
+
+
+def _set_aside(cwd: str, path: str, aside: str) -> None:
+    """Move a file of the working directory out of the way. Neither git nor a bundle is to take it up."""
+    _move(os.path.join(cwd, path), os.path.join(aside, path))
+    ignore = os.path.join(cwd, ASIDE, ".gitignore")
+    if not os.path.exists(ignore):
+        with open(ignore, "w") as file:
+            file.write("*\n")
 
 
 def _move(path: str, target: str) -> None:

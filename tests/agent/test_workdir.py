@@ -300,6 +300,7 @@ def test_what_another_job_has_under_the_same_name_is_moved_aside(place: Place) -
     put_back(place, "job2/1/0", {"snapshot.pt": b"forked"}, {"job": "job1", "workdir": origin})
     aside = place.cwd / returned_files.ASIDE / "job2-before-attempt-1"
     assert (aside / "snapshot.pt").read_bytes() == b"the result of job1"
+    assert (aside.parent / ".gitignore").read_text() == "*\n", "neither git nor a bundle takes it up"
     assert (place.cwd / "snapshot.pt").read_bytes() == b"forked"
 
 

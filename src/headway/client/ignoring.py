@@ -20,7 +20,7 @@ MARKS = ("pyproject.toml", "headway.toml")
 # What nobody wants to send from a directory that has no git to say so. A directory with pyvenv.cfg is one of these too.
 NEVER = frozenset(
     {".git", ".hg", ".svn", "__pycache__", ".venv", "node_modules", ".tox", ".nox", ".ipynb_checkpoints"}
-    | {".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".DS_Store"}
+    | {".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".DS_Store", ".headway-set-aside"}
 )
 
 
