@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import re
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
+
 LINE_BYTES_MAX = 4096
 AROUND_BYTES = 300  # Of a very long line: so much before and after the word.
 TRIES_MAX = 48  # Lines with the word, but without a step, before the rest of a piece is given up.
@@ -30,6 +34,10 @@ _OTHER = re.compile(
     rb"|validation|val|test|each|min|decay|lr|accumulation|for|until|first|to|size|starting)[ _:=-]{1,2}$"
 )
 _BAR = re.compile(rb"(?P<label>[^|]{0,60}?)\d{1,3}%\|[^|]*\| *(?P<number>\d{1,12})/\d+ \[\d\d:\d\d")
+# `[24/100] loss=0.3` and no word for what it counts: only beside what a training tells, and if it never begins again.
+_COUNT = re.compile(
+    rb"\s{0,8}\[ {0,8}(?P<number>\d{1,12}) ?/ ?\d{1,12}\](?=.{0,200}?(?<![a-z])(?:loss|acc|accuracy|ppl)[ :=]{1,3}-?\d)"
+)
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*[a-z]")
 
 
@@ -52,6 +60,8 @@ class PrintedSteps:
                 found[unit] = newest
         if b"it/s" in lines or b"s/it" in lines:
             self._bar(lines, found)
+        if not found and "epoch" not in self.latest and b"/" in lines:
+            self._count(lines, found)
         self._take({unit: number for unit, (_, number) in found.items()})
 
     def _bar(self, lines: bytes, found: dict[str, tuple[int, int]]) -> None:
@@ -63,6 +73,16 @@ class PrintedSteps:
             return
         if b"step" in bar.group("label") or b"train" in bar.group("label"):
             found["step"] = at, int(bar.group("number"))
+
+    def _count(self, lines: bytes, found: dict[str, tuple[int, int]]) -> None:
+        """A count of so many at the beginning of a line. One that begins again counts something else."""
+        for begin, line in _last_lines(lines):
+            said = _COUNT.match(line)
+            if said is not None:
+                number = int(said.group("number"))
+                self._restarts = self._restarts or number < self.latest.get("step", -1)
+                found["step"] = begin, number
+                return
 
     def _take(self, found: dict[str, int]) -> None:
         step, epoch = found.get("step", -1), found.get("epoch", -1)
@@ -85,6 +105,17 @@ def _newest(lines: bytes, word: bytes, unit: str) -> tuple[int, int] | None:
         if number is not None:
             return at, number
     return None
+
+
+def _last_lines(lines: bytes) -> Iterator[tuple[int, bytes]]:
+    """The newest lines, the last one first, and where each begins."""
+    end = len(lines)
+    for _ in range(TRIES_MAX):
+        if end <= 0:
+            return
+        begin, line = _line(lines, end - 1)
+        yield begin, line
+        end = begin - 1
 
 
 def _line(lines: bytes, at: int) -> tuple[int, bytes]:

@@ -49,6 +49,10 @@ LINES: dict[str, dict[str, int]] = {
     " 24%|##4       | 24/100 [00:01<00:05, 5.0it/s]": {},
     "Downloading:  24%|##4       | 24/100 [00:01<00:05, 5.0it/s]": {},
     "\x1b[32mstep\x1b[0m=\x1b[35m24\x1b[0m": {"step": 24},
+    "[24/100] loss=0.3": {"step": 24},
+    "[  24 / 100] train loss 0.3, acc 0.9": {"step": 24},
+    "[24/100] Building CXX object loss.o": {},
+    "[24/100] elapsed 3 s": {},
     "[GPU0] Epoch 3 | Batchsize: 32 | Steps: 64": {"epoch": 3},
 }
 NOISE = (
@@ -97,6 +101,12 @@ def test_the_newest_counts() -> None:
 
 def test_steps_that_begin_again_in_each_epoch_are_none() -> None:
     assert printed(b"epoch 1\nstep 90\n", b"epoch 2\nstep 3\n", b"step 95\n") == {"epoch": 2}
+
+
+def test_a_count_without_a_word_that_begins_again_is_none() -> None:
+    assert printed(b"[1/100] loss 0.3\n", b"[90/100] loss 0.3\n") == {"step": 90}
+    assert printed(b"[90/100] loss 0.3\n", b"[3/100] loss 0.3\n", b"[95/100] loss 0.2\n") == {}
+    assert printed(b"epoch 1\n", b"[90/100] loss 0.3\n") == {"epoch": 1}
 
 
 def test_a_bar_that_counts_batches_of_an_epoch_is_none() -> None:
