@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from headway_agent import completeness, rounds, sdk_lines, staged_files, workdir_notes
 from headway_agent.completeness import Inspector, Knowledge, Snapshot
-from headway_agent.file_events import STAGED, first_output
+from headway_agent.file_events import STAGED
 from headway_agent.moving import is_here
 from headway_agent.parts import Known
-from headway_agent.progressing import ASKED, write_whole
+from headway_agent.progressing import ASKED, first_output, write_whole
 from headway_agent.sending import Sent
+from headway_agent.step_names import step_in
 from headway_agent.workdir_notes import PREFIX
 
 TYPE_CHECKING = False
@@ -147,6 +148,14 @@ class Charge:
             still[path] = self.first_failure_at - max(seen.st_ctime, seen.st_mtime)
         return still
 
+    def inside(self, path: str, source: str) -> NamedStep | None:
+        """The step that a file says inside; asked only of fresh names that say none."""
+        if path in self.knowledge.kept or step_in(path) is not None:
+            return None
+        from headway_agent import saved_steps  # Here: most names are written over, or say their step.
+
+        return saved_steps.step_of(source or self.file_of(path))
+
     # --- what it prints ---
 
     def read_printed(self, until: int | None = None) -> None:
@@ -199,10 +208,18 @@ class Charge:
 
     def manifest(self, snapshot: Snapshot, entries: list[dict[str, Any]], at: float) -> dict[str, Any]:
         head = {"version": 1, "job": self.job, "attempt": self.attempt, "task": self.index}
-        usual = dict(self.knowledge.rounds.usual)
+        usual, bar = dict(self.knowledge.rounds.usual), self.knowledge.steps.bar
         more = {"workdir": self.workdir.origin} if self.workdir is not None else {}
         return dict(
-            head, step=snapshot.step, how=snapshot.how, at=at, unit=snapshot.unit, usual=usual, **more, files=entries
+            head,
+            step=snapshot.step,
+            how=snapshot.how,
+            at=at,
+            unit=snapshot.unit,
+            usual=usual,
+            bar=bar,
+            **more,
+            files=entries,
         )
 
     # --- memory on disk ---
@@ -235,7 +252,7 @@ class Charge:
             write_kept(
                 self.directory, snapshot.step, snapshot.how, files, self.report, mark,
                 habits=sorted(self.knowledge.habits), unit=self.knowledge.steps.unit,
-                usual=self.knowledge.rounds.usual,
+                usual=self.knowledge.rounds.usual, bar=self.knowledge.steps.bar,
             )  # fmt: skip
         except OSError:
             pass  # A full disk of the node: it is in storage all the same; only an agent after us would not know it.
@@ -250,8 +267,8 @@ class Charge:
         self.report = kept["report"]
         self.knowledge.habits = set(kept.get("habits") or ())
         self.knowledge.rounds.usual = Counter({str(shape): int(n) for shape, n in (kept.get("usual") or {}).items()})
-        rounds.starts_after(self.knowledge.rounds, tree)
-        self.knowledge.steps.unit = str(kept.get("unit") or "")
+        rounds.starts_after(self.knowledge.rounds, dict.fromkeys(tree))
+        self.knowledge.steps.unit, self.knowledge.steps.bar = str(kept.get("unit") or ""), str(kept.get("bar") or "")
         if self.report is not None:
             self.knowledge.steps.own = int(kept["step"])
         self.storage = str(kept.get("storage", ""))
@@ -267,9 +284,10 @@ def write_kept(
     habits: Sequence[str] = (),
     unit: str = "",
     usual: Mapping[str, int] | None = None,
+    bar: str = "",
 ) -> None:
     kept = {"step": step, "how": how, "files": files, "report": report, "storage": mark, "habits": list(habits)}
-    write_whole(os.path.join(directory, KEPT), dict(kept, unit=unit, usual=dict(usual or {})))
+    write_whole(os.path.join(directory, KEPT), dict(kept, unit=unit, usual=dict(usual or {}), bar=bar))
 
 
 class _FileInspector(Inspector):
@@ -283,11 +301,23 @@ class _FileInspector(Inspector):
 
         return file_formats.check(self._charge.file_of(path)).verdict
 
+    def folder(self, path: str, files: Mapping[str, int]) -> str:
+        from headway_agent import file_formats
+
+        return file_formats.check_directory(
+            files, lambda name: _content(self._charge.file_of(f"{path}/{name}"))
+        ).verdict
+
     def step(self, path: str) -> NamedStep | None:
         from headway_agent import saved_steps
 
         closed: Closed | None = self._charge.knowledge.due.get(path)
         return saved_steps.step_of(closed.source if closed and closed.source else self._charge.file_of(path))
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _signature(raw: Any) -> Signature:

@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from headway_agent import artifacts, completeness, file_formats, sdk_lines, staged_files
 from headway_agent.charges import Charge
 from headway_agent.completeness import CUT, WHOLE
-from headway_agent.file_events import GATHER_S, STAGED, Caught, FileEvents, Printed
+from headway_agent.file_events import GATHER_S, NEVER, STAGED, UNSURE, Caught, FileEvents, Printed
 from headway_agent.happenings import (
     UNKEPT,
     WAIT,
@@ -210,8 +210,8 @@ class Checkpointer:
             completeness.closed_in_vain(charge.knowledge, caught.path, caught.at_s)
         else:
             told, whole = charge.told_by(caught.printed_bytes), caught.verdict == WHOLE
-            copy = (caught.source, caught.source_signature)
-            what = Closed(caught.signature, caught.at_s, completeness.CLOSED, whole, *copy, told)
+            copy, inside = (caught.source, caught.source_signature), charge.inside(caught.path, caught.source)
+            what = Closed(caught.signature, caught.at_s, completeness.CLOSED, whole, *copy, told, inside, caught.alive)
             completeness.closed(charge.knowledge, caught.path, what)
 
     def _saw(self, charge: Charge, seen: Seen, now: float) -> None:
@@ -270,8 +270,10 @@ class Checkpointer:
             objects = self._place()
             self._tell(Salvaged(key, objects.mark if objects is not None else ""))
             return
-        self.events.put_by.pop(key, None)  # Nobody writes to its files any more.
-        charge.end, charge.first_failure_at = end, first_failure_at
+        self.events.put_by[key] = NEVER  # Nobody writes to its files any more.
+        charge.knowledge.rounds.abrupt = end == completeness.ABRUPT
+        charge.end = completeness.KILLED if end == completeness.ABRUPT else end
+        charge.first_failure_at = first_failure_at
         charge.open_workdir()
         charge.unheard = True
         charge.look_at_s = charge.artifacts_at_s = 0.0
@@ -406,12 +408,17 @@ class Checkpointer:
             completeness.left_open(charge.knowledge, path, at_s)
 
     def _put_by(self, charge: Charge) -> None:
-        """Whether what it closes is put by: where storing is as quick as copying, only if it was too slow before."""
-        if self.objects.nearby and not charge.knowledge.overtaken:
-            self.events.put_by.pop(charge.key, None)
+        """Whether what it closes is put by. Where storing is as quick as copying, only what cannot be stored at once:
+        a first save, beside which more may come, what nobody can tell to be whole, and all where it was too slow.
+        """
+        known = charge.knowledge
+        if known.declares or known.marker:
+            how = NEVER
+        elif self.objects.nearby and not known.overtaken:
+            how = UNSURE if known.rounds.usual else staged_files.COPY
         else:
-            copies = charge.rewrites or charge.knowledge.overtaken
-            self.events.put_by[charge.key] = staged_files.COPY if copies else staged_files.LINK
+            how = staged_files.COPY if charge.rewrites or known.overtaken or not known.kept else staged_files.LINK
+        self.events.put_by[charge.key] = how
 
     def _keep(self, charge: Charge, snapshot: completeness.Snapshot) -> None:
         begin_s = boottime_s()

@@ -34,9 +34,11 @@ HELD_OPEN_S = 2.0
 RESTLESS_S, RESTLESS_TIMES = 60.0, 10  # Newer than declared for so long, or so many times: it always will be.
 BESIDE = re.compile(r"\.(log|csv|tsv|jsonl|txt|out|err|md|html|png|svg)$|tfevents", re.IGNORECASE)
 NUMBER = re.compile(r"\d{1,15}")
+WRITTEN_LAST = ("trainer_state.json", ".metadata", "_CHECKPOINT_METADATA", "commit_success.txt")
 WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"  # What a file's own format says of it.
 
 ALIVE, ENDED_WELL, ENDED_ON_NOTICE, FAILED, KILLED = "alive", "well", "notice", "failed", "killed"
+ABRUPT = "abrupt"  # Killed, and none had failed by itself before that.
 
 
 class Inspector:
@@ -47,6 +49,10 @@ class Inspector:
 
     def step(self, path: str) -> NamedStep | None:
         return None
+
+    def folder(self, path: str, files: Mapping[str, int]) -> str:
+        """What the framework that wrote it would say of a folder with one checkpoint."""
+        return UNKNOWN
 
 
 @dataclass
@@ -269,10 +275,11 @@ def _in_a_round(known: Knowledge, tree: Tree, path: str, now: float) -> bool:
 def _take_round(known: Knowledge, tree: Tree, now: float, end: str, inspector: Inspector) -> None:
     """What was saved together is finished together, or not at all."""
     for path in known.renamed_inside:
-        if path in tree and path not in known.rounds.now and path not in known.kept:
+        if path in tree and tree[path] not in _signatures(known, path):
             seen = known.told_at.get(path)
             rounds.closed(known.rounds, path, Closed(tree[path], now, RENAMED, whole=True, seen=seen), now)
     rounds.forget_missing(known.rounds, tree)
+    _seal(known, tree, inspector)
     known.rounds.failed_s = known.failed_s
     if end == ALIVE:
         found = {} if _strangers(known, tree) else rounds.take(known.rounds, now)
@@ -292,6 +299,22 @@ def _take_round(known: Knowledge, tree: Tree, now: float, end: str, inspector: I
     for path, each in known.due.items():
         if path not in known.finished or known.finished[path][0] == each.signature:
             known.finished[path] = (each.signature, min(each.how, _how(known, path), key=STRENGTH.__getitem__))
+
+
+def _signatures(known: Knowledge, path: str) -> set[Signature]:
+    """As this file was whenever it was taken in."""
+    heard = [held.get(path) for held in (known.rounds.now, known.rounds.full, known.rounds.before, known.due)]
+    taken = [held[path][0] for held in (known.kept, known.finished) if path in held]
+    return {each.signature for each in heard if each is not None} | set(taken)
+
+
+def _seal(known: Knowledge, tree: Tree, inspector: Inspector) -> None:
+    """Where a framework writes one file last, or lists the others in it, all of that folder may be there already."""
+    for path in [path for path in known.rounds.now if _name(path).endswith(WRITTEN_LAST)]:
+        folder = path.rpartition("/")[0]
+        inside = {file[len(folder) + 1 :]: tree[file][0] for file in tree if file.startswith(folder + "/")}
+        if folder and folder not in known.rounds.sealed and inspector.folder(folder, inside) == WHOLE:
+            rounds.seal(known.rounds, folder)
 
 
 def _of_one_step(found: Mapping[str, Closed], inspector: Inspector) -> bool:
@@ -489,6 +512,7 @@ def _due(known: Knowledge, tree: Tree, declared_now: Iterable[str], inspector: I
     leading = [path for path in new if known.finished[path][1] == how]
     seen = known.steps.seen_at(known.due[path].seen if path in known.due else _told_at(known, path) for path in leading)
     step, unit = own_steps.choose(known.steps, leading, known.finished, known.kept, inspector.step, seen)
+    own_steps.learn(known.steps, step, seen)
     files_now = {path: each[0] for path, each in known.finished.items()}
     # What is being written anew is kept as it was: without it, the snapshot would be less than the one before.
     before = {path: each[0] for path, each in known.kept.items() if path in tree and path not in files_now}

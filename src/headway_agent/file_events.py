@@ -18,6 +18,7 @@ from headway_agent import file_formats, staged_files
 from headway_agent.completeness import is_half_written
 from headway_agent.inotify import APPEARED, CLOSED, FOUND, MOVED, WRITTEN, Seen
 from headway_agent.nodedir import boottime_s
+from headway_agent.progressing import first_output, outputs
 from headway_agent.task_processes import TaskProcesses
 
 TYPE_CHECKING = False
@@ -34,6 +35,9 @@ AGAIN_S = 0.2
 AFTER_S = 0.05  # A line that comes so soon after a save tells the step of that save,
 SILENT_S = 0.15  # where none had come for so long before it: else it is the next step's.
 STAGED = "staged"
+CLOSES_WITHIN_S, CLOSES_EVERY_S = 0.5, 0.002
+SHARED_MAX = 1000
+UNSURE, NEVER = "unsure", "never"  # What is put by: only files of unknown format, which are stored late; none.
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Caught:
     source_signature: Signature = (0, 0, 0)
     printed_bytes: int = 0  # How much its first rank had printed by then.
     doubtful: bool = False  # A process of its task ended about then: perhaps in the middle of writing it.
+    alive: bool = False  # All of them were alive after it: none has closed it by its death.
 
 
 @dataclass(frozen=True)
@@ -73,14 +78,16 @@ class FileEvents:
         concerns: Callable[[Seen], bool] = lambda seen: True,
     ) -> None:
         self.watcher, self._concerns = watcher, concerns
-        self.put_by: dict[str, str] = {}  # By task: whether closed files are linked or copied; else neither.
+        self.put_by: dict[str, str] = {}  # By task: LINK, COPY, UNSURE or NEVER; nothing is known of a new one: COPY.
         self._file_of, self._directory_of, self._tell, self._log = file_of, directory_of, tell, log
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._waiting: list[threading.Event] = []
         self._silent: dict[str, bool] = {}  # By task that writes: whether it printed nothing for long before that.
         self._after: dict[tuple[str, str, str], tuple[float, int]] = {}  # Saved just now: what is printed right after.
+        self._shared: set[str] = set()  # Files that somebody had open for writing still after a close.
         self._processes = TaskProcesses()
         self._ended: dict[str, bool] = {}  # By task: whether a process of it has ended, as far as was asked in a turn.
+        self._met: set[str] = set()  # Tasks first seen in this turn, when not all of their ranks were alive.
         threading.Thread(target=self._work, name="file events", daemon=True).start()
 
     def wake(self) -> None:
@@ -120,6 +127,7 @@ class FileEvents:
                 seen += filter(self._concerns, more)
             if seen:
                 self._hear(seen)
+                self.watcher.printed = {}
             self._tell_after(at_once=bool(waiting))
         finally:
             for each in waiting:
@@ -128,7 +136,9 @@ class FileEvents:
     def _hear(self, seen: Sequence[Seen]) -> None:
         """Tell it in the order in which it happened; of a thousand writes to one file the first, and its last close."""
         last = {(each.task, each.place, each.path): number for number, each in enumerate(seen)}
-        self._ended = {task: False for task in {each.task for each in seen} if self._processes.meet(task)}
+        met = {task for task in {each.task for each in seen} if self._processes.meet(task)}
+        self._met = {task for task in met if self._processes.leaders(task) < len(outputs(self._directory_of(task)))}
+        self._ended = dict.fromkeys(met, False)
         told: list[Seen | Caught | Printed] = []
         written: set[Seen] = set()
         for number, each in enumerate(seen):
@@ -183,7 +193,7 @@ class FileEvents:
             return None  # Renamed or removed.
         try:
             found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or staged_files.has_writer(fd):
+            if not stat.S_ISREG(found.st_mode) or self._has_writer(fd, file):
                 return None
             return self._caught(task, place, path, file, fd, found)
         except OSError:
@@ -191,21 +201,46 @@ class FileEvents:
         finally:
             os.close(fd)
 
+    def _has_writer(self, fd: int, file: str) -> bool:
+        """Whether somebody else still writes to it.
+
+        The kernel tells of a close before it has done with it: while it finds room for a large file that replaced an
+        older one, the file counts as being written to.
+        """
+        until_s = boottime_s() + (0.0 if file in self._shared else CLOSES_WITHIN_S)
+        while staged_files.has_writer(fd):
+            if boottime_s() >= until_s:
+                if len(self._shared) < SHARED_MAX:
+                    self._shared.add(file)  # Two have it open: it need not be waited for again.
+                return True
+            time.sleep(CLOSES_EVERY_S)
+        self._shared.discard(file)
+        return False
+
     def _caught(self, task: str, place: str, path: str, file: str, fd: int, found: os.stat_result) -> Caught | None:
         signature = (found.st_size, found.st_mtime_ns, found.st_ino)
-        verdict, printed = file_formats.check(file).verdict, self._printed(task)[0]
+        verdict, printed = file_formats.check(file).verdict, self._printed(task, found.st_mtime_ns)[0]
+        doubtful = verdict == file_formats.UNKNOWN and self._has_one_ended(task)  # Before the copy, which takes time.
         source, of_source = "", (0, 0, 0)
-        if task in self.put_by and verdict != file_formats.CUT:
-            source, of_source = self._put_by(task, file, fd)
+        how = self._how(task, verdict)
+        if how:
+            source, of_source = self._put_by(task, file, fd, how)
         if staged_files.signature_at(file) != signature or of_source[0] not in (signature[0], 0):
             staged_files.drop(source)
             return None  # The next save has begun; its close will come.
-        doubtful = verdict == file_formats.UNKNOWN and self._has_one_ended(task)
-        return Caught(task, place, path, signature, boottime_s(), verdict, source, of_source, printed, doubtful)
+        alive = not doubtful and task not in self._met
+        return Caught(task, place, path, signature, boottime_s(), verdict, source, of_source, printed, doubtful, alive)
 
-    def _put_by(self, task: str, file: str, fd: int) -> tuple[str, Signature]:
+    def _how(self, task: str, verdict: str) -> str:
+        """Whether it is copied or linked; empty for neither."""
+        how = self.put_by.get(task, staged_files.COPY)
+        if how == NEVER or verdict == file_formats.CUT or (how == UNSURE and verdict == file_formats.WHOLE):
+            return ""
+        return staged_files.LINK if how == staged_files.LINK else staged_files.COPY
+
+    def _put_by(self, task: str, file: str, fd: int, how: str) -> tuple[str, Signature]:
         try:
-            source = staged_files.put_by(file, fd, f"{self._directory_of(task)}/{STAGED}", self.put_by[task])
+            source = staged_files.put_by(file, fd, f"{self._directory_of(task)}/{STAGED}", how)
             return source, staged_files.signature_at(source)
         except OSError as error:  # A full disk: the file itself may still be there when it is stored.
             self._log.say("not put by", task=task, path=file, error=str(error))
@@ -221,16 +256,13 @@ class FileEvents:
         self._silent.pop(task, None)
         self._processes.forget(task)
 
-    def _printed(self, task: str) -> tuple[int, float]:
-        """How much its first rank has printed, and when it last did."""
+    def _printed(self, task: str, written_ns: int = 0) -> tuple[int, float]:
+        """How much its first rank had printed when this was heard, or when somebody else heard it before us; and when."""
+        size, at_ns = self.watcher.printed.get(task, (0, 0))
+        if written_ns and at_ns > written_ns:
+            return size, at_ns / 1e9
         try:
             found = os.stat(first_output(self._directory_of(task)))
         except OSError:
             return 0, 0.0
         return found.st_size, found.st_mtime
-
-
-def first_output(directory: str) -> str:
-    """The output file of the first rank on this node."""
-    names = [name for name in os.listdir(directory) if name.startswith("rank") and name.endswith(".out")]
-    return os.path.join(directory, min(names, key=lambda name: int(name[4:-4]), default="rank0.out"))

@@ -150,6 +150,8 @@ def _format_by_ending(content: Content) -> tuple[str, Callable[[Content], str] |
         magic.startswith(content.head) for magic in (b"PK\x03\x04", TORCH_MAGIC)
     ):
         return "torch", _headless
+    if content.head[:2] in (b'{"', b"{\n", b"[{") and content.size <= JSON_BYTES_MAX:
+        return "json", _surely_json
     return "", None
 
 
@@ -193,6 +195,14 @@ def _json(content: Content) -> str:
         if "Unterminated string" in problem.msg or problem.pos >= len(problem.doc.rstrip()) - len("-Infinity"):
             raise Broken("has no end") from None
         raise Unsure("cannot be read as JSON") from None
+
+
+def _surely_json(content: Content) -> str:
+    """By its beginning only: one that cannot be read may be something else."""
+    try:
+        return _json(content)
+    except Broken as problem:
+        raise Unsure(str(problem)) from None
 
 
 def _long_json(content: Content) -> str:

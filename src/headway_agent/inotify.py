@@ -70,6 +70,7 @@ class Watcher:
         self._lock = threading.RLock()  # Watches are added by the agent's loop, events read by another thread.
         self._watched: dict[int, list[Watched]] = {}
         self._of_task: dict[str, set[int]] = {}
+        self.printed: dict[str, tuple[int, int]] = {}  # By task: how much it had printed, and when that was (in ns).
 
     def open(self) -> bool:
         if self.fd >= 0:

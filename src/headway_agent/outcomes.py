@@ -93,11 +93,16 @@ def lost(exits: Sequence[Exit]) -> dict[str, Any]:
 
 def how_ended(exits: Sequence[Exit], lost: bool, noticed: bool) -> str:
     """How far the files that a task left can be trusted: see completeness.py for the words."""
-    if lost or not exits or any(each.exit_code is None or each.exit_code == SHELL_SIGKILL for each in exits):
-        return "killed"
+    if lost or not exits or any(map(_was_killed, exits)):
+        first = None if lost else first_failing(exits)
+        return "abrupt" if first is not None and _was_killed(first) else "killed"
     if all(each.ok for each in exits):
         return "well"
     return "notice" if noticed else "failed"
+
+
+def _was_killed(each: Exit) -> bool:
+    return each.exit_code is None or each.exit_code == SHELL_SIGKILL
 
 
 def reclaimed(outcome: dict[str, Any]) -> dict[str, Any]:

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 STEP, SAVES = "step", "save"
 TOLD_UNITS = ("step", "epoch")
 CONTENTS_READ_MAX = 8
+BAR_LATE = 5  # A progress bar is drawn ten times a second at most.
 TELLING = ("trainer_state.json",)  # Read before other files.
 
 
 @dataclass
 class Steps:
     unit: str = ""  # Of this job's steps, once one was told.
+    bar: str = ""  # The progress bar that counts the same, once one was found to.
     declared: dict[str, int] = field(default_factory=dict)  # By path.
     metrics: int | None = None  # The newest that was logged.
     printed: dict[str, int] = field(default_factory=dict)  # The newest in the output, by unit.
@@ -35,8 +37,15 @@ class Steps:
 
     @property
     def seen(self) -> int | None:
-        """How far the job is, in the unit of its checkpoints."""
-        return self.told().get(self.unit or STEP)
+        """How far the job is, in the unit of its checkpoints.
+
+        Where it tells another one only: of what has come further than its steps, it is the same by another word.
+        """
+        told = self.told()
+        if self.unit in told or self.bar in told:
+            return told[self.unit if self.unit in told else self.bar]
+        others = [told[unit] for unit in TOLD_UNITS if unit in told]
+        return next((number for number in others if not self.unit or number >= self.last), None)
 
     def told(self) -> dict[str, int]:
         """How far the job has told it is, by unit. What it logs goes before what it prints."""
@@ -63,7 +72,7 @@ def choose(
         return max(said), STEP
     # A name that was there before (model-2.pt, written anew each time) has a number, but it is not the step's.
     fresh = [path for path in new if path not in kept]
-    if fresh and _left_over(steps, fresh, finished, kept):
+    if fresh and _left_over(steps, fresh, finished, kept, read):
         return steps.last, steps.unit or STEP
     candidates = list(_candidates(fresh, new, read, seen))
     usual = [(number, unit) for number, unit in candidates if unit == steps.unit]
@@ -97,13 +106,25 @@ def _largest(found: Iterable[NamedStep]) -> list[tuple[int, str]]:
     return [(units[unit], unit) for unit in sorted(units, key=lambda unit: unit != STEP)]
 
 
-def _left_over(steps: Steps, fresh: Iterable[str], finished: Found, kept: Found) -> bool:
+def _left_over(
+    steps: Steps, fresh: list[str], finished: Found, kept: Found, read: Callable[[str], NamedStep | None]
+) -> bool:
     """Whether these are older than what was kept, and only known later to be finished: the newest step, more of it."""
-    named = {path: step for path, step in ((path, step_in(path)) for path in fresh) if step is not None}
-    if not named or max(step.number for step in named.values()) >= steps.last:
+    newest_ns = max((each[0][1] for each in kept.values()), default=0)
+    old = [path for path in fresh if finished[path][0][1] <= newest_ns]
+    named = [step for step in map(step_in, fresh) if step is not None]
+    if not named and len(old) == len(fresh):
+        named = [step for step in map(read, old[:CONTENTS_READ_MAX]) if step is not None]
+    if not named or max(step.number for step in named) >= steps.last:
         return False
-    newest_ns = max((each[0][1] for path, each in kept.items() if step_in(path)), default=0)
-    return all(finished[path][0][1] <= newest_ns for path in named)
+    return all(path in old or step_in(path) is None for path in fresh)
+
+
+def learn(steps: Steps, step: int, seen: Mapping[str, int]) -> None:
+    """A checkpoint is of this step, and was saved when so much was told: a bar that stood there counts the same."""
+    alike = [name for name, number in seen.items() if name not in TOLD_UNITS and step - BAR_LATE <= number <= step]
+    if alike and steps.bar not in alike:
+        steps.bar = alike[0]
 
 
 def taken(steps: Steps, step: int, unit: str) -> None:

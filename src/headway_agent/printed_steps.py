@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 4096
 AROUND_BYTES = 300  # Of a very long line: so much before and after the word.
 TRIES_MAX = 48  # Lines with the word, but without a step, before the rest of a piece is given up.
+BARS_MAX = 8
+BAR = "bar of "  # Bars without a label are units too, by their ends: one of them is found to count the checkpoints.
 DIGITS_MAX = {"step": 12, "epoch": 7}  # More are seconds since 1970.
 WORDS = {b"step": "step", b"iter": "step", b"epoch": "epoch"}
 
@@ -33,7 +35,7 @@ _OTHER = re.compile(
     rb"(?<![a-z])(?:max|num|number|n|total|best|warm-?up|every|per|save|saving|log|logging|eval|evaluation|valid"
     rb"|validation|val|test|each|min|decay|lr|accumulation|for|until|first|to|size|starting)[ _:=-]{1,2}$"
 )
-_BAR = re.compile(rb"(?P<label>[^|]{0,60}?)\d{1,3}%\|[^|]*\| *(?P<number>\d{1,12})/\d+ \[\d\d:\d\d")
+_BAR = re.compile(rb"(?P<label>[^|]{0,60}?)\d{1,3}%\|[^|]*\| *(?P<number>\d{1,12})/(?P<total>\d{1,12}) \[\d\d:\d\d")
 # `[24/100] loss=0.3` and no word for what it counts: only beside what a training tells, and if it never begins again.
 _COUNT = re.compile(
     rb"\s{0,8}\[ {0,8}(?P<number>\d{1,12}) ?/ ?\d{1,12}\](?=.{0,200}?(?<![a-z])(?:loss|acc|accuracy|ppl)[ :=]{1,3}-?\d)"
@@ -46,6 +48,7 @@ class PrintedSteps:
         self.latest: dict[str, int] = {}
         self._rest = b""  # The line that has no end yet.
         self._restarts = False  # Its steps begin again in each epoch: they are none.
+        self._bars: dict[str, int] = {}  # Bars without a label: how far each is; -1: it began again.
 
     def feed(self, data: bytes) -> None:
         """Take in what was printed since the last time, wherever it begins or ends."""
@@ -65,14 +68,24 @@ class PrintedSteps:
         self._take({unit: number for unit, (_, number) in found.items()})
 
     def _bar(self, lines: bytes, found: dict[str, tuple[int, int]]) -> None:
-        """A progress bar whose label says that it counts the training's steps."""
+        """A progress bar whose label says that it counts the training's steps, or one without any."""
         at = max(lines.rfind(b"it/s"), lines.rfind(b"s/it"))
         line = _line(lines, at)[1]
         bar = _BAR.search(line)
+        if bar is not None and not bar.group("label").strip():
+            self._nameless(int(bar.group("number")), BAR + bar.group("total").decode())
         if bar is None or b"epoch" in line or found or "epoch" in self.latest:
             return
         if b"step" in bar.group("label") or b"train" in bar.group("label"):
             found["step"] = at, int(bar.group("number"))
+
+    def _nameless(self, number: int, name: str) -> None:
+        """A bar that begins again (an evaluation's, an epoch's) does not count the training's steps."""
+        if name in self._bars or len(self._bars) < BARS_MAX:
+            self._bars[name] = number if number >= self._bars.get(name, 0) >= 0 else -1
+            self.latest.pop(name, None)
+            if self._bars[name] >= 0:
+                self.latest[name] = number
 
     def _count(self, lines: bytes, found: dict[str, tuple[int, int]]) -> None:
         """A count of so many at the beginning of a line. One that begins again counts something else."""

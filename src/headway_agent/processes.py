@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 BORN_SLACK_S = 0.5  # The kernel counts births in ticks; ours is taken just after the spawn returned.
+PF_EXITING = 0x4
 OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control", "/proc/vmstat")
 
 
 class Seen:
     """One process: its parent, process group, session, and when it was born (seconds since boot)."""
 
-    __slots__ = ("born_s", "group", "parent", "pid", "session", "start", "state")
+    __slots__ = ("born_s", "exiting", "group", "parent", "pid", "session", "start", "state")
 
     def __init__(self, pid: int, stat: bytes) -> None:
         # The name in parentheses may contain anything, so the fields are counted from the last parenthesis.
@@ -27,6 +28,7 @@ class Seen:
         self.pid = pid
         self.state = fields[0].decode()
         self.parent, self.group, self.session = int(fields[1]), int(fields[2]), int(fields[3])
+        self.exiting = bool(int(fields[6]) & PF_EXITING)
         self.start = int(fields[19])
         self.born_s = self.start / TICKS_PER_S
 

@@ -168,6 +168,9 @@ class Progressing:
 
     def heard(self) -> None:
         """Something happened in a watched directory: from here on the thread listens."""
+        if self._thread is None:  # It takes a moment to come to life, while jobs print further steps.
+            sizes = {key: printed_bytes(self._directory_of(key)) for key in self._watched}
+            self.watcher.printed = {key: (size, time.time_ns()) for key, size in sizes.items()}
         self.thread.watches()
 
     def leftovers(self, key: str) -> bool:
@@ -232,10 +235,11 @@ class Progressing:
         parts = {file["path"]: file["parts"] for file in manifest["files"]}
         files = {path: (signature, parts.get(path, [])) for path, signature in tree.items()}
         usual = manifest.get("usual") if isinstance(manifest.get("usual"), dict) else {}
-        unit = str(manifest.get("unit") or "")
+        unit, bar = str(manifest.get("unit") or ""), str(manifest.get("bar") or "")
         charges.write_kept(
-            work.directory, int(resume["step"]), manifest["how"], files, None, objects.mark, unit=unit, usual=usual
-        )
+            work.directory, int(resume["step"]), manifest["how"], files, None, objects.mark,
+            unit=unit, usual=usual, bar=bar,
+        )  # fmt: skip
 
     def _put_back(self, work: preparing.Work, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """What of a checkpoint lay in the working directory goes there again."""
@@ -326,6 +330,28 @@ def _has_made_something(note: Note) -> bool:
         return any(each.stat(follow_symlinks=False).st_ctime_ns > note.since_ns for each in likely)
     except OSError:
         return False
+
+
+def printed_bytes(directory: str) -> int:
+    """How much the first rank of a task on this node has printed by now."""
+    try:
+        return os.stat(first_output(directory)).st_size
+    except OSError:
+        return 0
+
+
+def first_output(directory: str) -> str:
+    """The output file of the first rank on this node."""
+    return os.path.join(directory, min(outputs(directory), key=lambda name: int(name[4:-4]), default="rank0.out"))
+
+
+def outputs(directory: str) -> list[str]:
+    """The names of its ranks' output files: one for each rank."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    return [name for name in names if name.startswith("rank") and name.endswith(".out")]
 
 
 def _holds_something(directory: str) -> bool:

@@ -8,14 +8,14 @@ for; the first time, quiet is.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from headway_agent.step_names import shape_of, step_in
+from headway_agent.step_names import is_share, shape_of, step_in
 from headway_agent.workdir_notes import inner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Mapping
+    from typing import Any, Mapping
 
     Signature = tuple[int, int, int]  # size, mtime in ns, inode
 
@@ -38,29 +38,53 @@ class Closed:
     source: str = ""  # A copy that the job does not write to; empty: only the file itself.
     source_signature: Signature = (0, 0, 0)
     seen: Mapping[str, int] | None = None  # How far the job had told it was, by unit.
+    inside: tuple[str, int] | None = None  # The step that it says inside, where its name says none.
+    alive: bool = False  # Its writers were alive after it: it did not come with the death of one.
     lost: bool = False  # It is cut, or was written to again before it could be read: its round is none.
 
 
 class Slots:
-    """Names as a job reuses them: the same name again, or another step in a name, is another round."""
+    """Names as a job reuses them: the same name again, or another step in a name, is another round.
 
-    def __init__(self, paths: Iterable[str] = ()) -> None:
+    So is another name of the same shape that says no step (a date, a loss) where the file says another one inside, the
+    job has told one meanwhile, or a round never has more of that shape.
+    """
+
+    def __init__(self, files: Mapping[str, Closed | None] | None = None) -> None:
         self.paths: set[str] = set()
         self.steps: dict[str, set[int]] = {}  # By unit.
-        for path in paths:
-            self.add(path)
+        self.shapes: dict[str, list[Closed | None]] = {}  # Of names without a step.
+        for path, what in (files or {}).items():
+            self.add(path, what)
 
-    def add(self, path: str) -> None:
+    def add(self, path: str, what: Closed | None) -> None:
         self.paths.add(path)
         step = step_in(path)
         if step is not None:
             self.steps.setdefault(step.unit, set()).add(step.number)
+        elif not is_share(path):
+            self.shapes.setdefault(shape_of(path), []).append(what)
 
-    def taken(self, path: str) -> bool:
+    def taken(self, path: str, usual: Mapping[str, int], what: Closed | None = None) -> bool:
+        """Whether this file, of which perhaps only the name is known, is of another round."""
         if path in self.paths:
             return True
         step = step_in(path)
-        return step is not None and bool(self.steps.get(step.unit, set()) - {step.number})
+        if step is not None:
+            return bool(self.steps.get(step.unit, set()) - {step.number})
+        alike = self.shapes.get(shape_of(path), [])
+        if not alike or is_share(path):
+            return False
+        return 0 < usual.get(shape_of(path), 0) <= len(alike) or _tells_another(alike[-1], what)
+
+
+def _tells_another(one: Closed | None, two: Closed | None) -> bool:
+    """Whether two files are of different saves, by what they say inside or the job had told when they were closed."""
+    if one is None or two is None:
+        return False
+    if one.inside is not None and two.inside is not None:
+        return one.inside != two.inside
+    return bool(one.seen) and bool(two.seen) and one.seen != two.seen
 
 
 @dataclass
@@ -72,10 +96,12 @@ class Rounds:
     slots_before: Slots = field(default_factory=Slots)
     joins: bool = True  # Whether all of the round under way may be the rest of the one before.
     usual: Counter[str] = field(default_factory=Counter)  # How many files of each shape a round has.
+    sealed: set[str] = field(default_factory=set)  # Folders of this round of which the framework says they are whole.
     writing: dict[str, float] = field(default_factory=dict)  # Files with writes and no close yet: since when.
     gaps: dict[str, float] = field(default_factory=dict)  # How long nothing was written before each file.
     event_s: float = 0.0
-    failed_s: float | None = None  # When a rank failed: closes since just before it prove nothing.
+    failed_s: float | None = None  # When a rank failed: closes since just before it prove nothing,
+    abrupt: bool = False  # but where it was killed in the middle of its work, those that came before its death do.
 
 
 def wrote(rounds: Rounds, path: str, now: float) -> None:
@@ -101,17 +127,27 @@ def closed(rounds: Rounds, path: str, what: Closed, now: float) -> None:
     again = path in rounds.now and rounds.now[path].lost and path not in rounds.writing  # The same save, closed twice.
     if path not in rounds.writing and not again:
         _begin(rounds, path, now - rounds.event_s)
+    elif not again and rounds.slots.taken(path, rounds.usual, what):  # It is held open, or tells of another save.
+        _finish(rounds)
     rounds.writing.pop(path, None)
     rounds.event_s = now
     rounds.now[path] = what
-    rounds.slots.add(path)
-    rounds.joins = rounds.joins and not rounds.slots_before.taken(path)
+    rounds.slots.add(path, what)
+    rounds.joins = rounds.joins and not rounds.slots_before.taken(path, rounds.usual, what)
 
 
-def starts_after(rounds: Rounds, paths: Iterable[str]) -> None:
+def starts_after(rounds: Rounds, files: Mapping[str, Closed | None]) -> None:
     """The newest round that is whole was this one."""
-    rounds.before = dict.fromkeys(paths)
+    rounds.before = dict(files)
     rounds.slots_before = Slots(rounds.before)
+
+
+def seal(rounds: Rounds, folder: str) -> None:
+    """The framework that fills this folder would say that it is whole: so is all that was closed in it."""
+    rounds.sealed.add(folder)
+    for path, each in rounds.now.items():
+        if path.startswith(folder + "/") and not each.lost:
+            rounds.now[path] = replace(each, whole=True)
 
 
 def forget_missing(rounds: Rounds, there: Mapping[str, Any]) -> None:
@@ -155,16 +191,16 @@ def next_s(rounds: Rounds) -> float | None:
     times = [each.at_s + CONFIRM_S for each in rounds.now.values() if not each.whole]
     if not _is_usual(rounds):
         times.append(rounds.event_s + _quiet_s(rounds))
-        times += [since_s + HELD_OPEN_S for since_s in rounds.writing.values()]
+        times += [since_s + HELD_OPEN_S for path, since_s in rounds.writing.items() if path not in rounds.now]
     return max(times, default=rounds.event_s)
 
 
 def _is_whole(rounds: Rounds, now: float) -> bool:
     if not _is_trusted(rounds) or any(now - each.at_s < CONFIRM_S for each in rounds.now.values() if not each.whole):
         return False
-    if _is_usual(rounds):
+    if _is_usual(rounds) or _is_sealed(rounds):
         return True
-    busy = any(now - since_s < HELD_OPEN_S for since_s in rounds.writing.values())
+    busy = any(now - since_s < HELD_OPEN_S for path, since_s in rounds.writing.items() if path not in rounds.now)
     return not busy and now - rounds.event_s >= _quiet_s(rounds)
 
 
@@ -174,9 +210,13 @@ def _is_usual(rounds: Rounds) -> bool:
     return bool(rounds.usual) and all(have[shape] >= count for shape, count in rounds.usual.items())
 
 
+def _is_sealed(rounds: Rounds) -> bool:
+    return bool(rounds.now) and all(path.rpartition("/")[0] in rounds.sealed for path in rounds.now)
+
+
 def _was_whole(rounds: Rounds) -> bool:
     """Of a round in which the ranks died: the usual one, or a first one of a single file, or with quiet after it."""
-    if _is_usual(rounds):
+    if _is_usual(rounds) or _is_sealed(rounds):
         return True
     if rounds.usual or rounds.writing:
         return False
@@ -190,7 +230,10 @@ def _is_trusted(rounds: Rounds) -> bool:
 
 
 def _is_suspect(rounds: Rounds, each: Closed) -> bool:
-    return not each.whole and rounds.failed_s is not None and rounds.failed_s - each.at_s < CONFIRM_S
+    """A rank that fails while it saves closes the file before it ends; one that is killed closes nothing before."""
+    if each.whole or rounds.failed_s is None or (rounds.abrupt and each.alive and each.at_s <= rounds.failed_s):
+        return False
+    return rounds.failed_s - each.at_s < CONFIRM_S
 
 
 def _quiet_s(rounds: Rounds) -> float:
@@ -201,7 +244,10 @@ def _quiet_s(rounds: Rounds) -> float:
 
 def _is_next(rounds: Rounds, path: str) -> bool:
     """Whether this file begins the next round: this one has it, or is the rest of the one before, which has it."""
-    return rounds.slots.taken(path) or bool(rounds.now and rounds.joins and rounds.slots_before.taken(path))
+    usual = rounds.usual
+    return rounds.slots.taken(path, usual) or bool(
+        rounds.now and rounds.joins and rounds.slots_before.taken(path, usual)
+    )
 
 
 def _part(rounds: Rounds, around_s: float) -> bool:
@@ -215,14 +261,14 @@ def _part(rounds: Rounds, around_s: float) -> bool:
         return False
     rounds.now = {path: rounds.now[path] for path in paths[paths.index(longest) :]}
     rounds.slots = Slots(rounds.now)
-    rounds.joins = not any(map(rounds.slots_before.taken, rounds.now))
+    rounds.joins = not any(rounds.slots_before.taken(path, rounds.usual, what) for path, what in rounds.now.items())
     return True
 
 
 def _finish(rounds: Rounds) -> None:
     """The round is over. One of which a part may be cut is none."""
     trusted, joins = _is_trusted(rounds), rounds.joins and bool(rounds.before)
-    found, rounds.now, rounds.slots, rounds.joins = rounds.now, {}, Slots(), True
+    found, rounds.now, rounds.slots, rounds.joins, rounds.sealed = rounds.now, {}, Slots(), True, set()
     rounds.gaps = {path: rounds.gaps[path] for path in rounds.writing if path in rounds.gaps}
     if not found or not trusted:
         return

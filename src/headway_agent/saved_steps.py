@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Iterator, Mapping
 
 READ_BYTES_MAX = 4 << 20
+LINE_BYTES_MAX = 1 << 20
 STEP_MAX = 10**15
 # The first that is there is taken. Plurals come last: mostly they are, but they may be how many there will be.
 KEYS = {
@@ -67,6 +68,8 @@ def _step(content: Content, name: str) -> NamedStep | None:
         return _in_pickles(content, 0, content.size)
     if name.endswith(".json"):
         return _in_json(content, name)
+    if name.endswith((".jsonl", ".ndjson")):
+        return _in_json_lines(content)
     if head[8:9] == b"{" and name.endswith(".safetensors"):
         return _in_safetensors(content)
     return None
@@ -99,6 +102,15 @@ def _in_json(content: Content, name: str) -> NamedStep | None:
         found = _GLOBAL_STEP.search(content.head) if name == "trainer_state.json" else None
         return NamedStep("step", int(found.group(1))) if found else None
     return _best(json.loads(content.exactly(0, content.size)), KEYS_OF_JSON)
+
+
+def _in_json_lines(content: Content) -> NamedStep | None:
+    """In the last whole line: the file grows by one with each save."""
+    import json
+
+    count = min(content.size, LINE_BYTES_MAX)
+    lines = content.exactly(content.size - count, count).rpartition(b"\n")[0]
+    return _best(json.loads(lines.rpartition(b"\n")[2]), KEYS_OF_JSON)
 
 
 def _in_safetensors(content: Content) -> NamedStep | None:

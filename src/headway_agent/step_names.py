@@ -101,6 +101,9 @@ _RANK = re.compile(
     r"(?!-of-)",
     re.IGNORECASE,
 )
+_PART = re.compile(
+    r"(?<!\d)\d+-of-\d+|(?<![a-z])(?:part|layer|optimizer|optim|scheduler|custom_checkpoint)s?[-_.=]?\d+", re.IGNORECASE
+)
 _HALF_WRITTEN = re.compile(
     r"""~$ | ^\#.*\#$ | ^tmp(?!_trainer$)(?=.) | ^\.nfs[0-9a-f]+$ | ^\.~lock | ^\.fuse_hidden | ^\.goutputstream-
     | \.(?:tmp|temp|part|partial|incomplete|new|lock|crdownload|download|inprogress|sw[opx])$
@@ -128,6 +131,11 @@ def shard_of(path: str) -> int | None:
         if found:
             return int(found.group("dcp") or found.group("rank"))
     return None
+
+
+def is_share(path: str) -> bool:
+    """Whether others of the same name with another number belong to the same save: the shares of ranks, and parts."""
+    return shard_of(path) is not None or _PART.search(path) is not None
 
 
 def shape_of(path: str) -> str:

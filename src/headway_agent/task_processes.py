@@ -18,6 +18,7 @@ class TaskProcesses:
     def __init__(self) -> None:
         self._tasks: dict[Born, str] = {}  # Of every process that was seen; empty for a stranger.
         self._alive: dict[str, set[Born]] = {}
+        self._leaders: dict[Born, str] = {}  # Of these, the leaders of their sessions: each rank is one.
 
     def has_one_ended(self, task: str) -> bool:
         """Whether a process of this task has ended since the last call (or is about to)."""
@@ -33,13 +34,22 @@ class TaskProcesses:
         self.has_one_ended(task)
         return True
 
+    def leaders(self, task: str) -> int:
+        """How many of its ranks were alive at the last look."""
+        return sum(whose == task for whose in self._leaders.values())
+
     def forget(self, task: str) -> None:
         self._alive.pop(task, None)
 
     def _look(self) -> None:
         there: dict[Born, str] = {}
+        leaders: dict[Born, str] = {}
         for seen in processes.scan():
+            if seen.exiting:
+                continue  # Its files may be closed already.
             born = (seen.pid, seen.start)
             known = self._tasks.get(born)
             there[born] = processes.tags(seen.pid).get(TAG, "") if known is None else known
-        self._tasks = there
+            if seen.pid == seen.session and there[born]:
+                leaders[born] = there[born]
+        self._tasks, self._leaders = there, leaders

@@ -325,3 +325,17 @@ def test_a_step_that_is_told_right_after_a_save_is_that_of_the_save() -> None:
     found = look(known, {"model.pt": sig(1)}, 100.0)
     assert found is not None
     assert found.step == 12
+
+
+def test_files_that_are_renamed_over_themselves_in_a_folder_are_of_each_save() -> None:
+    """As Lightning does it: a name with its step, and `last.ckpt`."""
+    known, kept = Knowledge(), []
+    for number, step in enumerate(range(15, 90, 15)):
+        tree = {f"out/step={step}.ckpt": sig(2 * number), "out/last.ckpt": sig(2 * number + 1)}
+        for path in tree:
+            c.renamed(known, path)
+        snapshot = look(known, tree, 10.0 + number)
+        if snapshot is not None:
+            c.kept(known, snapshot)
+            kept.append((snapshot.step, len(snapshot.new)))
+    assert kept == [(30, 2), (45, 2), (60, 2), (75, 2)]

@@ -63,6 +63,27 @@ def test_a_number_in_a_name_that_is_written_anew_each_time_is_not_the_step() -> 
     assert choose(steps, "model-2.pt", kept=["model-2.pt"]) == (steps.last, "save")
 
 
+def test_an_older_file_that_is_known_later_to_be_finished_is_not_what_the_job_prints_by_then() -> None:
+    steps = Steps(last=45, own=45, unit="step", printed={"step": 49})
+    finished = {"a_loss0.3.pkl": ((1, 10, 1), "closed"), "c_loss0.1.pkl": ((1, 30, 3), "closed")}
+    kept = {"c_loss0.1.pkl": finished["c_loss0.1.pkl"]}
+    found = own_steps.choose(steps, ["a_loss0.3.pkl"], finished, kept, lambda path: NamedStep("step", 15), steps.told())
+    assert found == (45, "step")
+
+
+def test_a_job_that_tells_its_steps_by_another_word_is_understood() -> None:
+    assert Steps(printed={"epoch": 10}).seen == 10, "nobody knows yet what its checkpoints count"
+    assert Steps(printed={"epoch": 51}, unit="step", last=45).seen == 51
+    assert Steps(printed={"epoch": 3}, unit="step", last=4500).seen is None, "these are epochs"
+
+
+def test_a_bar_counts_steps_once_it_stood_where_a_checkpoint_was_made() -> None:
+    steps = Steps(printed={"epoch": 3, "bar of 900": 899, "bar of 10": 9}, unit="step", last=450)
+    assert steps.seen is None
+    own_steps.learn(steps, 500, {"epoch": 3, "bar of 900": 498, "bar of 10": 9})
+    assert steps.seen == 899
+
+
 def test_how_far_a_job_is_is_told_in_the_unit_of_its_checkpoints() -> None:
     steps = Steps(printed={"step": 4000, "epoch": 4})
     assert steps.seen == 4000

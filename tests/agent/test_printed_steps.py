@@ -46,7 +46,7 @@ LINES: dict[str, dict[str, int]] = {
     "Epoch 3:  24%|##4       | 24/100 [00:01<00:05, 50.0it/s, v_num=0, train_loss_step=0.3]": {"epoch": 3},
     "Steps:  24%|##4       | 24/100 [00:01<00:05, 5.0it/s, loss=0.3]": {"step": 24},
     "Training:  24%|##4       | 24/100 [00:01<00:05, 5.0s/it]": {"step": 24},
-    " 24%|##4       | 24/100 [00:01<00:05, 5.0it/s]": {},
+    " 24%|##4       | 24/100 [00:01<00:05, 5.0it/s]": {"bar of 100": 24},
     "Downloading:  24%|##4       | 24/100 [00:01<00:05, 5.0it/s]": {},
     "\x1b[32mstep\x1b[0m=\x1b[35m24\x1b[0m": {"step": 24},
     "[24/100] loss=0.3": {"step": 24},
@@ -107,6 +107,14 @@ def test_a_count_without_a_word_that_begins_again_is_none() -> None:
     assert printed(b"[1/100] loss 0.3\n", b"[90/100] loss 0.3\n") == {"step": 90}
     assert printed(b"[90/100] loss 0.3\n", b"[3/100] loss 0.3\n", b"[95/100] loss 0.2\n") == {}
     assert printed(b"epoch 1\n", b"[90/100] loss 0.3\n") == {"epoch": 1}
+
+
+def test_a_bar_without_a_label_counts_as_long_as_it_never_begins_again() -> None:
+    def bar(number: int, total: int) -> bytes:
+        return b" 24%%|##4       | %d/%d [00:01<00:05, 5.0it/s]\r" % (number, total)
+
+    assert printed(bar(3, 100), bar(9, 10), bar(1, 10), bar(4, 100), bar(9, 10)) == {"bar of 100": 4}
+    assert printed(bar(90, 100), bar(3, 100), bar(95, 100)) == {}
 
 
 def test_a_bar_that_counts_batches_of_an_epoch_is_none() -> None:

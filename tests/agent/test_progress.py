@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from headway_agent import decide as agent
 from headway_agent import progress
 from headway_agent.decide import (
@@ -31,6 +33,7 @@ from headway_agent.decide import (
     Ticked,
     Troubled,
 )
+from headway_agent.outcomes import how_ended
 
 T = "job1/1/0"
 
@@ -265,3 +268,13 @@ def test_a_new_agent_salvages_what_ended_while_there_was_none() -> None:
     assert phase(state) == "over"
     agent.decide(state, Salvaged(T), 1.0)
     assert phase(state) == "ended"
+
+
+@pytest.mark.parametrize(("exits", "lost", "end"), [
+    ([Exit(0, signal=9), Exit(1, 1)], False, "abrupt"),
+    ([Exit(1, 1), Exit(0, signal=15, ours="stop")], False, "killed"),
+    ([Exit(0, signal=9)], True, "killed"),
+    ([Exit(0, 1)], False, "failed"),
+])  # fmt: skip
+def test_a_kill_from_outside_is_told_from_one_that_followed_a_failure(exits: list[Exit], lost: bool, end: str) -> None:
+    assert how_ended(exits, lost, noticed=False) == end

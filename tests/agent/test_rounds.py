@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headway_agent import rounds as r
 from headway_agent.rounds import Closed, Rounds
 
@@ -54,6 +56,54 @@ def test_the_next_number_of_a_name_is_the_next_round() -> None:
     saved(known, "ckpt_000120.pt", 10.0)
     saved(known, "ckpt_000240.pt", 10.1)
     assert set(r.take(known, 10.1)) == {"ckpt_000240.pt"}, "the newest"
+
+
+def odd(known: Rounds, path: str, at_s: float, step: int | None = None, told: int = 0) -> None:
+    r.wrote(known, path, at_s)
+    inside, seen = ("step", step) if step is not None else None, {"step": told} if told else None
+    r.closed(known, path, Closed((10, int(at_s * 1000), 1), at_s, "closed", True, seen=seen, inside=inside), at_s)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_names_without_a_step_are_told_apart_by_what_the_files_or_the_job_say(inside: bool) -> None:
+    known = Rounds()
+    for number in (1, 2, 3):
+        odd(known, f"run7_2026-11-17_12-00-0{number}_loss0.{number}.pkl", 10.0 + number / 10,
+            number if inside else None, 0 if inside else number)  # fmt: skip
+    assert set(r.take(known, 10.3)) == {"run7_2026-11-17_12-00-03_loss0.3.pkl"}, "the newest, and at once"
+    r.starts_after(known, dict.fromkeys(known.before))
+    odd(known, "run9_2026-11-17_12-00-09_loss0.9.pkl", 20.0)
+    assert set(r.take(known, 20.0)) == {"run9_2026-11-17_12-00-09_loss0.9.pkl"}, "a round never had more of these"
+
+
+def test_parts_that_say_no_step_are_not_told_apart_by_what_the_job_prints_meanwhile() -> None:
+    known = Rounds()
+    odd(known, "weights-00001-of-00002.bin", 10.0, told=5)
+    odd(known, "weights-00002-of-00002.bin", 10.1, told=6)
+    assert len(r.take(known, 11.2)) == 2
+
+
+def test_a_file_that_is_held_open_is_taken_each_time_that_it_was_found_whole() -> None:
+    known = Rounds()
+    for at_s in (10.0, 12.0, 14.0):  # In between it grows, without a pause.
+        saved(known, "all.pkl", at_s)
+        known.writing["all.pkl"] = at_s
+        r.wrote(known, "all.pkl", at_s + 1.9)
+    assert known.full["all.pkl"].at_s == 12.0
+    assert r.take(known, 14.0)["all.pkl"].at_s == 14.0
+
+
+def test_what_was_closed_before_a_rank_was_killed_counts_though_its_format_tells_nothing() -> None:
+    def at_the_end(abrupt: bool, alive: bool, closed_s: float = 9.9) -> set[str]:
+        known = Rounds(failed_s=10.0, abrupt=abrupt)
+        r.wrote(known, "model.bin", closed_s - 0.1)
+        r.closed(known, "model.bin", Closed((10, 1, 1), closed_s, "closed", alive=alive), closed_s)
+        return set(r.take_at_the_end(known, all_closed=False))
+
+    assert at_the_end(abrupt=True, alive=True) == {"model.bin"}
+    assert at_the_end(abrupt=True, alive=False) == set(), "perhaps its death has closed it"
+    assert at_the_end(abrupt=False, alive=True) == set(), "who fails while it saves closes the file, and ends then"
+    assert at_the_end(abrupt=True, alive=True, closed_s=10.1) == set(), "another rank, which may have failed over it"
 
 
 def test_shards_of_one_step_are_one_round() -> None:
@@ -170,7 +220,7 @@ def test_the_rest_of_one_save_and_the_beginning_of_the_next_are_no_round() -> No
 
 def test_files_of_two_steps_are_never_one_round() -> None:
     known = Rounds()
-    r.starts_after(known, ["checkpoint-15/a.pt"])
+    r.starts_after(known, {"checkpoint-15/a.pt": None})
     saved(known, "checkpoint-15/b.pt", 10.0)
     saved(known, "checkpoint-20/a.pt", 10.1)
     assert set(known.now) == {"checkpoint-20/a.pt"}

@@ -87,6 +87,12 @@ def test_a_trainer_s_long_history_is_not_read_to_know_its_step(tmp_path: Path) -
     assert step_of(path) == ("step", 70)
 
 
+def test_lines_of_json_say_their_step_in_the_last_whole_one(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"step": 15}\n{"step": 30}\n{"step": 4')
+    assert step_of(str(path)) == ("step", 30)
+
+
 def test_a_safetensors_header_says_its_step(tmp_path: Path) -> None:
     header = json.dumps({"__metadata__": {"step": "30", "format": "pt"}}).encode()
     assert step_of(a_file(tmp_path, "a.safetensors", struct.pack("<Q", len(header)) + header)) == ("step", 30)

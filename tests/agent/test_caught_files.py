@@ -1,0 +1,66 @@
+"""What is caught of a file at its close, by the thread that hears of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway_agent import file_events, staged_files
+from headway_agent.file_events import FileEvents
+from headway_agent.inotify import CLOSED, Seen
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> FileEvents:
+    (tmp_path / "checkpoints").mkdir()
+    watcher: Any = SimpleNamespace(fd=-1, printed={}, read=list)
+    log: Any = SimpleNamespace(say=lambda *_, **__: None)
+
+    def file_of(task: str, place: str, path: str) -> str:
+        return str(tmp_path / place / path)
+
+    return FileEvents(watcher, file_of, lambda task: str(tmp_path), lambda told: None, log)
+
+
+def closed(events: FileEvents, tmp_path: Path, content: bytes) -> file_events.Caught | None:
+    (tmp_path / "checkpoints/model.bin").write_bytes(content)
+    return events._catch(Seen("a/1/0", "checkpoints", CLOSED, "model.bin"))
+
+
+def test_a_close_that_the_kernel_has_not_done_with_is_waited_for(
+    events: FileEvents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While ext4 finds room for a large file that was written over, it counts as being written to after its close."""
+    answers = [True, True, False]
+    monkeypatch.setattr(staged_files, "has_writer", lambda fd: answers.pop(0))
+    caught = closed(events, tmp_path, b"\1" * 100)
+    assert caught is not None
+    assert caught.signature[0] == 100
+
+
+def test_a_file_that_another_one_has_open_is_not_waited_for_again(events: FileEvents, tmp_path: Path) -> None:
+    with open(tmp_path / "checkpoints/model.bin", "ab"):
+        assert closed(events, tmp_path, b"\1" * 100) is None
+        assert str(tmp_path / "checkpoints/model.bin") in events._shared
+    assert closed(events, tmp_path, b"\1" * 100) is not None
+
+
+def test_what_a_new_task_closes_is_copied_before_it_is_known_what_belongs_to_it(
+    events: FileEvents, tmp_path: Path
+) -> None:
+    caught = closed(events, tmp_path, b"\1" * 100)
+    assert caught is not None
+    (tmp_path / "checkpoints/model.bin").write_bytes(b"")
+    assert os.stat(caught.source).st_size == 100
+    events.put_by["a/1/0"] = file_events.UNSURE
+    whole = closed(events, tmp_path, b"\x80\x04N.")
+    assert whole is not None
+    assert whole.source == "", "it is stored at once"
+    events.put_by["a/1/0"] = file_events.NEVER
+    late = closed(events, tmp_path, b"\1" * 100)
+    assert late is not None
+    assert late.source == ""
