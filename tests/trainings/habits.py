@@ -22,7 +22,11 @@ class Habit:
     bundle: bool = False  # Its working directory is a fresh one in each attempt.
     submit: tuple[str, ...] = ()
     within_saves: bool = False  # Ends come while a save is under way.
-    fails: str = ""  # Why it does not pass yet.
+    unsure_s: float = 0.0  # Nothing in its files tells whether they are whole: the kernel's word takes its time.
+    several: bool = False  # A save is more than one file.
+    tells_begun: bool = False  # It prints the epoch that it is in.
+    library: bool = False  # Needs the Python with torch and what is on top of it.
+    quick: bool = True  # A part of `make test`.
 
     @property
     def id(self) -> str:
@@ -33,7 +37,6 @@ class Habit:
         return self.nodes * self.ranks_per_node
 
 
-NOT_YET = "what was saved in this way is not kept yet"
 PLAIN = [
     Habit("pickle in place, one name", "in_place.py"),
     Habit("pickle in place, one name, saves when told to end", "in_place.py", ("--heed",), heeds=True),
@@ -46,11 +49,31 @@ PLAIN = [
     Habit("the same; newest by ctime", "fresh_names.py", ("--names", "odd", "--newest-by", "ctime")),
     Habit("one growing file, closed each time", "growing.py"),
     Habit("one growing file, held open and flushed", "growing.py", ("--held",)),
-    Habit("model and optimizer, two files written over", "many_files.py"),
-    Habit("a folder of files for each save", "many_files.py", ("--layout", "folder")),
-    Habit("a folder of files with a hidden `.metadata`", "many_files.py", ("--layout", "hidden")),
-    Habit("a large file in pieces, cut in the middle", "large.py", every=10, within_saves=True),
+    Habit("model and optimizer, two files written over", "many_files.py", several=True),
+    Habit("a folder of files for each save", "many_files.py", ("--layout", "folder"), several=True),
+    Habit("a folder of files with a hidden `.metadata`", "many_files.py", ("--layout", "hidden"), several=True),
+    Habit("a large file in pieces, cut in the middle", "large.py", every=10, within_saves=True,
+          unsure_s=1.0),
     Habit("two nodes, only the first rank saves", "gang.py", nodes=2),
     Habit("two nodes, each rank saves its part", "gang.py", ("--saves", "each"), nodes=2),
 ]  # fmt: skip
-PLAIN = [replace(habit, fails=NOT_YET) for habit in PLAIN]
+
+# Libraries as people use them, without a line of ours. Their folders are their own, in the working directory.
+LIBRARIES = [
+    replace(habit, library=True, bundle=True) for habit in (
+        Habit("`torch.save(snapshot, \"snapshot.pt\")` in the working directory", "torch_snapshot.py", every=5),
+        Habit("the same in a folder given by a flag, two ranks", "torch_snapshot.py",
+              ("--snapshot-path", "out/snapshot.pt"), every=5, ranks_per_node=2, quick=False),
+        Habit("`model.safetensors` and `optimizer.pt`", "torch_files.py", several=True),
+        Habit("`runs/train/weights/last.pt` and `best.pt`, as Ultralytics", "torch_files.py",
+              ("--layout", "weights"), several=True, quick=False),
+        Habit("`models/model_15.pth`, as fastai", "torch_files.py", ("--layout", "models"), quick=False),
+        Habit("Hugging Face Trainer, `get_last_checkpoint`", "hugging_face.py"),
+        Habit("Lightning, `ckpt_path=\"last\"`", "lightning_plain.py", several=True),
+        Habit("Lightning, `epoch=06-val_loss=0.95.ckpt`", "lightning_plain.py", ("--names", "loss"), quick=False),
+        Habit("Keras, BackupAndRestore and ModelCheckpoint", "keras_plain.py", several=True, every=1,
+              pace_s=0.2, tells_begun=True),
+        Habit("torch.distributed.checkpoint, two ranks", "distributed.py", ranks_per_node=2),
+        Habit("Accelerate, `save_state`", "accelerated.py", several=True, quick=False),
+    )
+]  # fmt: skip

@@ -49,13 +49,25 @@ class Journal:
     def began(self, attempt: int) -> int:
         return max((line.step for line in self.of(attempt, "began")), default=0)
 
-    def reached(self, attempt: int) -> int:
+    def reached(self, attempt: int, by_s: float = float("inf")) -> int:
         """The newest step that it has done."""
-        return max((line.step for line in self.of(attempt, "step")), default=self.began(attempt))
+        done = [line.step for line in self.of(attempt, "step") if line.at <= by_s]
+        return max(done, default=self.began(attempt))
 
-    def saved(self, until: int, by_s: float = float("inf")) -> int:
-        """The newest save that all who save had finished by that time, in any attempt until this one; 0 for none."""
-        finished = [line for line in self.lines if line.what == "saved" and line.attempt <= until and line.at <= by_s]
+    def saves_by(self, by_s: float) -> set[int]:
+        """The steps that were saved by anybody by that time."""
+        return {line.step for line in self.lines if line.what == "saved" and line.at <= by_s}
+
+    def lasted_s(self, attempt: int) -> float:
+        times = [line.at for line in self.of(attempt)]
+        return max(times) - min(times) if times else 0.0
+
+    def saved(self, attempt: int | None = None, by_s: float = float("inf")) -> int:
+        """The newest save that all who save had finished by that time, in this attempt or in any; 0 for none."""
+        finished = [
+            line for line in self.lines
+            if line.what == "saved" and attempt in (None, line.attempt) and line.at <= by_s
+        ]  # fmt: skip
         savers = {line.rank for line in self.lines if line.what == "saved"}
         newest = [max((line.step for line in finished if line.rank == rank), default=0) for rank in savers]
         return min(newest, default=0)

@@ -12,6 +12,8 @@ from typing import Any
 
 from tests.trainings.journal import Journal
 
+TELLS_WITHIN_S = 5.0  # How far a job is, is told to the server every second or two.
+BRIEF_S = 1.5  # Nobody reads what a task prints that is over so soon, and has kept nothing.
 NOTICE, RANK, RANKS, MACHINE = "notice", "rank", "ranks", "machine"
 
 
@@ -54,6 +56,9 @@ class Evidence:
     ranks: int = 1
     heeds: bool = False  # It saves when it is told to end.
     printed: Mapping[int, int] = field(default_factory=dict)  # The last step in the log of each attempt.
+    unsure_s: float = 0.0  # What was saved so shortly before an end may be lost: nothing tells whether it is whole.
+    several: bool = False  # A save is several files: after the very first, more of them are waited for a while.
+    tells_begun: bool = False  # It tells the epoch that it is in, not the last one that it has done.
 
 
 def judge(case: Evidence) -> Verdict:
@@ -88,14 +93,19 @@ def _one_end(case: Evidence, end: End, verdict: Verdict) -> None:
 def _must_resume(case: Evidence, end: End) -> int:
     """The newest step that had to survive this end.
 
-    Where the disk is left, that is the newest finished save. Where the machine is gone, the newest that was committed:
-    and of what was finished, all that had longer than the slowest commit of this training took.
+    What it went on from, in any case; each end before has its own verdict. Where the disk is left, the newest save that
+    was finished, but for those of which nobody could tell so soon, and the very first where it is several files. Where
+    the machine is gone, the newest that was committed: and of what was finished, all that had longer than the slowest
+    commit of this training took.
     """
+    began = case.journal.began(end.attempt)
+    if case.several and len(case.journal.saves_by(end.at)) < 2:
+        return began
     if end.way != MACHINE:
-        return case.journal.saved(end.attempt)
-    committed = [each.step for each in case.commits if each.attempt <= end.attempt and each.at <= end.at]
+        return max(began, case.journal.saved(end.attempt, end.at - case.unsure_s if case.unsure_s else float("inf")))
+    committed = [each.step for each in case.commits if each.attempt == end.attempt and each.at <= end.at]
     slowest_s = max(commit_times(case.journal, case.commits), default=0.0)
-    return max(case.journal.saved(end.attempt, end.at - slowest_s), max(committed, default=0) if case.commits else 0)
+    return max(began, case.journal.saved(end.attempt, end.at - slowest_s), *committed)
 
 
 def commit_times(journal: Journal, commits: Sequence[Commit]) -> list[float]:
@@ -130,13 +140,19 @@ def _result(case: Evidence, verdict: Verdict) -> None:
 
 
 def _account(case: Evidence, verdict: Verdict) -> None:
-    """Steps told as lost are those of the journal; where the log died with its machine, those of what is left of it."""
+    """Steps told as lost are those of the journal; of a machine that is gone, those that it had the time to tell of."""
     attempts = case.journal.attempts(case.ranks)
+    gone = {end.attempt: end.at for end in case.ends if end.way == MACHINE}
     for attempt, following in pairwise(attempts):
         told = case.told["attempts"][attempt - 1]
         reached, resumed = case.journal.reached(attempt), case.journal.began(following)
         least = min(reached, case.printed.get(attempt, reached)) - resumed
-        if not max(0, min(least, reached - resumed - 1)) <= told["steps_lost"] <= max(0, reached - resumed):
+        if attempt in gone:
+            least = min(least, case.journal.reached(attempt, gone[attempt] - TELLS_WITHIN_S) - resumed)
+        if case.journal.lasted_s(attempt) < BRIEF_S:
+            least = 0
+        most = max(0, reached - resumed + case.tells_begun)
+        if not max(0, min(least, reached - resumed - 1)) <= told["steps_lost"] <= most:
             verdict.account_exact = False
             words = f"attempt {attempt}: {told['steps_lost']} steps told as lost"
             verdict.faults.append(f"{words}, {reached - resumed} were (from step {reached} to {resumed})")
@@ -153,7 +169,7 @@ def _steps(case: Evidence, verdict: Verdict) -> None:
     strange = [step for step in shown if step not in own]
     if strange:
         verdict.faults.append(f"checkpoints of steps {strange} are shown; the job saved none of these")
-    last = case.journal.saved(10**9)
+    last = case.journal.saved()
     if last and (not shown or max(shown) != last):
         verdict.faults.append(f"its last checkpoint is shown as step {max(shown, default=None)}; it saved step {last}")
         strange = strange or [last]

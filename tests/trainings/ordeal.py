@@ -176,16 +176,20 @@ class Ordeal:
             if each["kind"] == "CheckpointCommitted"
         ]
         shown = json.loads(self.living.ok("checkpoints", self.job, "--json"))["checkpoints"]
-        printed = {number: self._printed(number) for number in self.journal.attempts(self.habit.ranks)}
+        first = min((each.attempt for each in commits), default=0)
+        attempts = self.journal.attempts(self.habit.ranks)
+        printed = {number: self._printed(number, bars=0 < first <= number) for number in attempts}
         return Evidence(
             self.journal, self.ends, commits, told, shown, self.undisturbed(),
-            self.habit.ranks, self.habit.heeds, printed,
+            self.habit.ranks, self.habit.heeds, printed, self.habit.unsure_s, self.habit.several,
+            self.habit.tells_begun,
         )  # fmt: skip
 
-    def _printed(self, attempt: int) -> int:
-        """The last step in what is left of an attempt's log."""
+    def _printed(self, attempt: int, bars: bool) -> int:
+        """The last step in what is left of an attempt's log. What a bar counts is known with the first checkpoint."""
         said = self.living.run("logs", self.job, "--attempt", str(attempt)).stdout
-        steps = re.findall(r"(?:step|epoch|iteration)[ =]*(\d+)|\[(\d+)/", said)
+        words = r"(?:[Ss]tep|[Ee]poch|iteration)[ =]*(\d+)|\[(\d+)/" + (r"|\| *(\d+)/\d+ \[" if bars else "")
+        steps = re.findall(words, said)
         return int(max(steps[-1])) if steps else 0
 
     def undisturbed(self) -> dict[int, str]:

@@ -67,6 +67,28 @@ def test_a_lost_machine_may_take_what_had_no_time_to_be_committed() -> None:
     assert judge(late).beyond == [10], "it was committed"
 
 
+def test_an_end_before_has_its_own_verdict() -> None:
+    lines = [*attempt(1, 0, 25, 0.0), *attempt(2, 10, 15, 100.0), *attempt(3, 10, 30, 200.0)]
+    said = told((None, 15), (10, 5), (10, 0))
+    case = replace(CALM, journal=Journal(lines), ends=[End(1, RANK, 25.5), End(2, RANK, 105.5)], told=said)
+    assert judge(case).beyond == [10, 0]
+
+
+def test_what_nobody_can_tell_to_be_whole_so_soon_may_be_lost() -> None:
+    case = replace(begins_from(10), ends=[End(1, RANK, 20.5)])
+    assert judge(case).beyond == [10]
+    assert judge(replace(case, unsure_s=1.0)).beyond == [0]
+    assert judge(replace(begins_from(10), unsure_s=1.0)).beyond == [10], "it had the time"
+
+
+def test_the_first_save_of_several_files_may_be_lost() -> None:
+    lines = [*attempt(1, 0, 15, 0.0), *attempt(2, 0, 30, 100.0)]
+    case = replace(CALM, journal=Journal(lines), ends=[End(1, RANK, 15.5)])
+    assert judge(case).beyond == [10]
+    assert judge(replace(case, several=True)).beyond == [0]
+    assert judge(replace(begins_from(10), several=True)).beyond == [10], "it was the second"
+
+
 def test_who_heeds_a_notice_loses_nothing() -> None:
     case = replace(CALM, ends=[End(1, NOTICE, 25.5)])
     assert judge(case).faults == []
@@ -103,8 +125,8 @@ def test_steps_that_are_not_the_job_s_own_are_a_fault() -> None:
 def test_a_gang_has_saved_when_all_who_save_have() -> None:
     second = [replace(line, rank=1) for line in attempt(1, 0, 15, 0.0)]
     journal = Journal([*attempt(1, 0, 25, 0.0), *second])
-    assert journal.saved(1) == 10
+    assert journal.saved() == 10
     watching = [line for line in second if line.what in ("began", "step")]
-    assert Journal([*attempt(1, 0, 25, 0.0), *watching]).saved(1) == 20
+    assert Journal([*attempt(1, 0, 25, 0.0), *watching]).saved() == 20
     assert journal.attempts(ranks=2) == [1]
     assert Journal(attempt(1, 0, 5, 0.0)).attempts(ranks=2) == []
