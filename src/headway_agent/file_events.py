@@ -37,6 +37,7 @@ SILENT_S = 0.15  # where none had come for so long before it: else it is the nex
 STAGED = "staged"
 CLOSES_WITHIN_S, CLOSES_EVERY_S = 0.5, 0.002
 SHARED_MAX = 1000
+SAME_SAVE_NS = 60_000_000  # What is heard so shortly before a file was written to for the last time is its own save.
 UNSURE, NEVER = "unsure", "never"  # What is put by: only files of unknown format, which are stored late; none.
 
 
@@ -257,9 +258,9 @@ class FileEvents:
         self._processes.forget(task)
 
     def _printed(self, task: str, written_ns: int = 0) -> tuple[int, float]:
-        """How much its first rank had printed when this was heard, or when somebody else heard it before us; and when."""
+        """How much its first rank had printed when this was heard, perhaps by somebody before us; and when it did."""
         size, at_ns = self.watcher.printed.get(task, (0, 0))
-        if written_ns and at_ns > written_ns:
+        if written_ns and at_ns + SAME_SAVE_NS > written_ns:
             return size, at_ns / 1e9
         try:
             found = os.stat(first_output(self._directory_of(task)))

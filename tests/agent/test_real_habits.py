@@ -152,8 +152,9 @@ def check(node: Node, habit: str, told: list[dict[str, Any]]) -> int:
     for each in told:
         step = newest_step(habit, files_of(node, each["key"]))
         assert each["step"] >= newest, f"told as {each['step']} after {newest}"
-        # Where the step is only printed, what is printed in the moment after the close counts too.
-        assert 0 <= each["step"] - step <= (0 if habit in CONTENT_TELLS else 2), (
+        # Where the step is only printed, what is printed in the moment after the close counts too, which is longer on
+        # a machine that is busy: but never so much that it is taken for the next save.
+        assert 0 <= each["step"] - step <= (0 if habit in CONTENT_TELLS else 4), (
             f"told as {each['step']}, and is {step}"
         )
         newest = step

@@ -227,10 +227,13 @@ def kill(pids: Sequence[int]) -> None:
 
 
 def lose_machine(node: Path) -> None:
-    """All that runs on this node is killed at once, and its disk is gone."""
+    """All that runs on this node is killed at once, and its disk is gone.
+
+    Its successor may come to life in between, and would go on with half a disk for ever: it goes too.
+    """
     while pids := _naming(node):
         kill(pids)
-    shutil.rmtree(node, ignore_errors=True)
+        shutil.rmtree(node, ignore_errors=True)
 
 
 def _naming(node: Path) -> list[int]:
