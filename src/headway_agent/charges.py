@@ -16,16 +16,17 @@ from headway_agent.completeness import Inspector, Knowledge, Snapshot
 from headway_agent.file_events import STAGED
 from headway_agent.moving import is_here
 from headway_agent.parts import Known
-from headway_agent.progressing import ASKED, first_output, write_whole
+from headway_agent.progressing import ASKED, NOTICE, first_output, write_whole
 from headway_agent.sending import Sent
 from headway_agent.step_names import step_in
-from headway_agent.workdir_notes import PREFIX
+from headway_agent.workdir_notes import PREFIX, WORKDIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping, Sequence
+    from typing import Any, Iterable, Mapping, Sequence
 
     from headway_agent.completeness import Signature, Tree
+    from headway_agent.restoring import Restored
     from headway_agent.rounds import Closed
     from headway_agent.step_names import NamedStep
     from headway_agent.workdir import Workdir
@@ -72,6 +73,8 @@ class Charge:
         self.sent = Sent(directory)
         self.again = False  # What was kept last is to be kept again: storage is elsewhere.
         self.report: dict[str, Any] | None = None
+        self.foreign: dict[str, Signature] = {}  # What was restored from other tasks of the gang, as it came.
+        self.writes = False  # It has begun to write something that is kept.
         self._take_kept(_read(os.path.join(directory, KEPT)))
         self.outputs: list[str] = list(asked.get("outputs") or ())
         self.cwd = str(asked.get("cwd") or "")
@@ -155,6 +158,46 @@ class Charge:
         from headway_agent import saved_steps  # Here: most names are written over, or say their step.
 
         return saved_steps.step_of(source or self.file_of(path))
+
+    # --- what is its own ---
+
+    def own(self, tree: Tree) -> Tree:
+        """Without what came from other tasks: that is theirs to keep, as long as this one does not change it."""
+        if not self.foreign:
+            return tree
+        return {path: signature for path, signature in tree.items() if self.foreign.get(path) != signature}
+
+    def is_late(self, paths: Iterable[str]) -> bool:
+        """Whether one of these was written when the ranks had been told to end, or one of them had failed."""
+        noticed_at = float(_read(os.path.join(self.directory, NOTICE)).get("at") or 0.0)
+        since = min([at for at in (noticed_at, self.first_failure_at) if at], default=None)
+        if since is None:
+            return False
+        try:
+            return any(os.lstat(self.file_of(path)).st_ctime > since for path in paths)
+        except OSError:
+            return True
+
+    def has_begun(self, place: str, path: str) -> bool:
+        """Whether what was heard there is of a file that is kept. May be asked by any thread."""
+        workdir = self.workdir
+        return place == "checkpoints" or (workdir is not None and place == WORKDIR and workdir.keeps(path))
+
+    def begins_to_write(self, paths: Iterable[str]) -> bool:
+        """Whether one of these, of which something was heard, is the first that it writes. Logs do not count."""
+        if self.writes or not any(self._is_written(path) for path in paths):
+            return False
+        self.writes = True
+        return True
+
+    def _is_written(self, path: str) -> bool:
+        file = self.file_of(path)
+        if completeness.BESIDE.search(path) or os.path.isdir(file):
+            return False  # All ranks make the folder in which one of them saves.
+        try:
+            return path not in self.foreign or self.foreign[path] != staged_files.signature_at(file)
+        except OSError:
+            return path not in self.foreign  # Already gone: a draft that was renamed, or what others had.
 
     # --- what it prints ---
 
@@ -252,7 +295,7 @@ class Charge:
             write_kept(
                 self.directory, snapshot.step, snapshot.how, files, self.report, mark,
                 habits=sorted(self.knowledge.habits), unit=self.knowledge.steps.unit,
-                usual=self.knowledge.rounds.usual, bar=self.knowledge.steps.bar,
+                usual=self.knowledge.rounds.usual, bar=self.knowledge.steps.bar, foreign=self.foreign,
             )  # fmt: skip
         except OSError:
             pass  # A full disk of the node: it is in storage all the same; only an agent after us would not know it.
@@ -265,6 +308,7 @@ class Charge:
         tree = {path: each[0] for path, each in files.items()}
         completeness.restored(self.knowledge, tree, int(kept["step"]), kept["how"])
         self.report = kept["report"]
+        self.foreign = {str(path): _signature(each) for path, each in (kept.get("foreign") or {}).items()}
         self.knowledge.habits = set(kept.get("habits") or ())
         self.knowledge.rounds.usual = Counter({str(shape): int(n) for shape, n in (kept.get("usual") or {}).items()})
         rounds.starts_after(self.knowledge.rounds, dict.fromkeys(tree))
@@ -285,9 +329,24 @@ def write_kept(
     unit: str = "",
     usual: Mapping[str, int] | None = None,
     bar: str = "",
+    foreign: Mapping[str, Signature] | None = None,
 ) -> None:
     kept = {"step": step, "how": how, "files": files, "report": report, "storage": mark, "habits": list(habits)}
-    write_whole(os.path.join(directory, KEPT), dict(kept, unit=unit, usual=dict(usual or {}), bar=bar))
+    more = {"foreign": dict(foreign)} if foreign else {}
+    write_whole(os.path.join(directory, KEPT), dict(kept, unit=unit, usual=dict(usual or {}), bar=bar, **more))
+
+
+def write_restored(directory: str, resume: Mapping[str, Any], restored: Restored, tree: Tree, mark: str) -> None:
+    """Note what a task begins with. What others have saved tells nothing of how this one saves."""
+    manifest = restored.manifest
+    own = resume.get("own") is not False
+    parts = {file["path"]: file["parts"] for file in manifest["files"] if own and file["path"] not in restored.theirs}
+    files = {path: (signature, parts[path]) for path, signature in tree.items() if path in parts}
+    foreign = {path: signature for path, signature in tree.items() if path not in parts}
+    usual = manifest.get("usual") if own and isinstance(manifest.get("usual"), dict) else {}
+    how = manifest["how"] if own else completeness.SETTLED
+    unit, bar = str(manifest.get("unit") or ""), str(manifest.get("bar") or "")
+    write_kept(directory, int(resume["step"]), how, files, None, mark, unit=unit, usual=usual, bar=bar, foreign=foreign)
 
 
 class _FileInspector(Inspector):

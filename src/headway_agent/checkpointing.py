@@ -29,6 +29,7 @@ from headway_agent.happenings import (
     Salvaging,
     Stepped,
     Troubled,
+    Wrote,
     unkept_words,
 )
 from headway_agent.inotify import APPEARED, CLOSED, FOUND, MISSED, MOVED, WRITTEN
@@ -43,7 +44,7 @@ from headway_agent.workdir_notes import PREFIX, WORKDIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Sequence
+    from typing import Callable, Iterable, Sequence
 
     from headway_agent.completeness import Signature
     from headway_agent.happenings import Fact
@@ -183,7 +184,11 @@ class Checkpointer:
         return charge is not None and charge.workdir is not None and charge.workdir.matters(seen.path)
 
     def _heard(self, told: Sequence[Seen | Caught | Printed]) -> None:
-        """Called by the other thread."""
+        """Called by the other thread. That a task has begun to write is told at once, however busy this one is."""
+        for each in told:
+            charge = self._charges.get(each.task)
+            if charge is not None and each.path and charge.has_begun(each.place, each.path):
+                self._writes(charge, [each.path])
         self._ask(lambda: self._take_in(told))
 
     def _take_in(self, told: Sequence[Seen | Caught | Printed]) -> None:
@@ -200,6 +205,10 @@ class Checkpointer:
                 self._saw(charge, each, now)
             if charge is not None and each.place not in ("sdk", "output"):
                 charge.look_by(now + GATHER_S)
+
+    def _writes(self, charge: Charge, paths: Iterable[str]) -> None:
+        if charge.begins_to_write(paths):
+            self._tell(Wrote(charge.key))
 
     def _caught(self, charge: Charge | None, caught: Caught) -> None:
         if charge is None or (caught.place == WORKDIR and not charge.has_in_workdir(caught.path)):
@@ -321,8 +330,10 @@ class Checkpointer:
     def _look(self, charge: Charge) -> None:
         known = charge.knowledge
         left_out: list[str] = []
-        tree = look(charge.checkpoints, left_out)
-        tree.update(self._look_in_workdir(charge, bool(tree), left_out))
+        found = look(charge.checkpoints, left_out)
+        found.update(self._look_in_workdir(charge, bool(found), left_out))
+        tree = charge.own(found)
+        self._writes(charge, [path for path, seen in tree.items() if known.kept.get(path, ((), ""))[0] != seen])
         if charge.unheard:
             self._examine(charge, tree)
         for path in () if charge.end else completeness.held_open(known, tree, boottime_s()):
@@ -462,6 +473,10 @@ class Checkpointer:
         report["unit"] = snapshot.unit
         if any(shard_of(path) is not None for path in snapshot.files):
             report["sharded"] = True
+        if all(completeness.BESIDE.search(path) for path in snapshot.files):
+            report["beside"] = True
+        if charge.is_late(snapshot.new):
+            report["late"] = True
         if charge.workdir is not None and any(path.startswith(PREFIX) for path in snapshot.files):
             report["found"] = charge.workdir.said
         charge.keep(snapshot, entries, report, self.objects.mark)

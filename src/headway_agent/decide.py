@@ -46,6 +46,7 @@ from headway_agent.happenings import (
     Ticked,
     Troubled,
     Upgrade,
+    Wrote,
 )
 from headway_agent.nodestate import (
     CLAIMED,
@@ -84,7 +85,7 @@ __all__ = [
     "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
     "Exit", "Stays", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
     "Preparing", "PrepareFailed", "LimitReached", "Dumped", "CheckpointBad", "CheckpointStored", "ArtifactStored",
-    "Salvaged", "Salvaging", "Stepped", "NoticeHeard", "Ticked",
+    "Salvaged", "Salvaging", "Stepped", "Wrote", "NoticeHeard", "Ticked",
     "Hold", "Go", "Stop", "Salvage", "Move", "KeepAgain", "Forget", "Lease", "Upgrade", "EndAgent",
     "NOT_BEGUN", "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
 ]  # fmt: skip
@@ -110,7 +111,7 @@ def _keeper_listed(state: State, fact: KeeperListed, now: float, acts: list[Act]
     for kept in fact.tasks:
         if kept.task not in state.tasks:
             # An agent that has just started: only the server knows how much output it has.
-            state.tasks[kept.task] = Task(kept.task, HOLDING, resumable=False)
+            state.tasks[kept.task] = Task(kept.task, HOLDING, resumable=False, writes=kept.phase != "held")
         _take_over(state, state.tasks[kept.task], kept, now, acts)
     if state.deadline_s > now:
         acts.append(Lease(state.deadline_s, state.granted_s))
@@ -333,6 +334,11 @@ def _stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:
         progress.stepped(state, fact.task, fact.step)
 
 
+def _wrote(state: State, fact: Wrote, now: float, acts: list[Act]) -> None:
+    if fact.task in state.tasks:
+        progress.wrote(state, fact.task)
+
+
 def _ticked(state: State, fact: Ticked, now: float, acts: list[Act]) -> None:
     for key in list(state.draining):
         draining.settle_drained(state, state.tasks[key], now)
@@ -473,7 +479,11 @@ def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act])
 def _resumes_elsewhere(task: Task, duty: Mapping[str, Any]) -> bool:
     """Whether a task that waits to be restored is to be restored from another checkpoint than before."""
     before, after = task.duty.get("resume") or {}, duty.get("resume") or {}
-    return task.phase in (HOLDING, PREPARING) and bool(task.duty) and before.get("key") != after.get("key")
+    return (
+        task.phase in (HOLDING, PREPARING)
+        and bool(task.duty)
+        and any(before.get(word) != after.get(word) for word in ("key", "others"))
+    )
 
 
 def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
@@ -494,7 +504,7 @@ def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[
         return
     state.go_waits.pop(key, None)
     acts.append(Go(key, duty.get("peers") or [], task.duty, duty.get("gang") or ()))
-    task.duty = {"grace_s": task.duty.get("grace_s", 30.0)}
+    task.duty = {"grace_s": task.duty.get("grace_s", 30.0), "nodes": task.duty.get("nodes", 1)}
     enter(state, task, GOING, now)
 
 
@@ -555,6 +565,7 @@ _HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
     Salvaged: _salvaged,
     Salvaging: _salvaging,
     Stepped: _stepped,
+    Wrote: _wrote,
     NoticeHeard: _notice_heard,
     Ticked: _ticked,
     Troubled: _troubled,

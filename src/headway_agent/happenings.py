@@ -215,6 +215,13 @@ class Stepped:
 
 
 @dataclass(frozen=True)
+class Wrote:
+    """The task has begun to write something that is kept."""
+
+    task: str
+
+
+@dataclass(frozen=True)
 class NoticeHeard:
     """This machine will go."""
 
@@ -362,6 +369,7 @@ if TYPE_CHECKING:
         Salvaged,
         Salvaging,
         Stepped,
+        Wrote,
         NoticeHeard,
         Ticked,
         Troubled,

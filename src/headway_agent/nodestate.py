@@ -64,6 +64,7 @@ class Task:
     stays: tuple[Mapping[str, Any], float] | None = None  # How it failed, and until when its place is kept.
     notice: tuple[str, float] | None = None  # Why its ranks were told to end, and when their grace is over.
     warned: bool = False  # An earlier agent told them.
+    writes: bool = False  # It has begun to write something that is kept, or may have: an earlier agent would know.
 
 
 @dataclass

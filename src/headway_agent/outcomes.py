@@ -154,3 +154,8 @@ def last_line(tail: str) -> str:
         if line.strip():
             return line.strip()
     return ""
+
+
+def were_cut_off(exits: Sequence[Exit]) -> bool:
+    """Whether some of these ranks may have been about to do more: they were killed, or failed."""
+    return not exits or any(each.signal == SIGKILL or not (each.ok or each.ours) for each in exits)

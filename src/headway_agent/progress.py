@@ -34,6 +34,8 @@ class Progress:
     under_way: set[str] = field(default_factory=set)  # Of these: said in a sync that has no reply yet.
     step: int | None = None
     step_told: int | None = None
+    idle: int | None = None  # The newest step that others of its gang have saved, when it had written nothing.
+    idle_told: int | None = None
     begun: bool = False  # The task is over, and what it left is being kept:
     salvaging: bool = False  # not all of it is in storage.
     saved_bytes: tuple[int, int] = (0, 0)  # Of it: in storage, and all.
@@ -45,12 +47,13 @@ class Told:
 
     keys: dict[str, list[str]] = field(default_factory=dict)  # By task: manifest keys and artifact paths.
     steps: dict[str, int] = field(default_factory=dict)
+    idle: dict[str, int] = field(default_factory=dict)
     bad: list[Mapping[str, Any]] = field(default_factory=list)
     dumps: list[Mapping[str, Any]] = field(default_factory=list)
     notice: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.keys or self.steps or self.bad or self.dumps or self.notice)
+        return bool(self.keys or self.steps or self.idle or self.bad or self.dumps or self.notice)
 
 
 def of(state: State, key: str) -> Progress:
@@ -67,6 +70,8 @@ def checkpoint_stored(state: State, fact: CheckpointStored) -> None:
     for key in same:
         if key not in mine.under_way:
             del mine.checkpoints[key]
+    if fact.task in state.tasks and not fact.checkpoint.get("beside"):
+        wrote(state, fact.task)
     mine.checkpoints[fact.checkpoint["key"]] = dict(fact.checkpoint, task=fact.task, storage=fact.storage)
     _seen_step(mine, int(fact.checkpoint["step"]))
 
@@ -90,6 +95,21 @@ def dumped(state: State, fact: Dumped) -> None:
 
 def stepped(state: State, task: str, step: int) -> None:
     _seen_step(of(state, task), step)
+
+
+def wrote(state: State, task: str) -> None:
+    """It is one of those who save: from here on it is not said that it has written nothing."""
+    state.tasks[task].writes = True
+    if task in state.progress:
+        state.progress[task].idle = None
+
+
+def others_saved(state: State, said: Mapping[str, int]) -> None:
+    """The server asks: others of these tasks' gangs have saved so many steps; have these begun to write anything?"""
+    for key, step in said.items():
+        task = state.tasks.get(key)
+        if task is not None and key in state.going and not task.writes:
+            of(state, key).idle = step
 
 
 def _seen_step(mine: Progress, step: int) -> None:
@@ -159,6 +179,8 @@ def has_news(state: State, now: float) -> bool:
         return True
     if not state.progress or state.storage is None:
         return False
+    if _untold_idle(state):
+        return True
     if now >= state.say_again_s and any(_unsaid(mine) for mine in state.progress.values()):
         return True
     return now >= state.steps_at_s + STEPS_ALONE_S and bool(_untold_steps(state))
@@ -166,6 +188,14 @@ def has_news(state: State, now: float) -> bool:
 
 def _unsaid(mine: Progress) -> bool:
     return bool(mine.bad or mine.dumps or (mine.checkpoints.keys() | mine.artifacts.keys()) - mine.under_way)
+
+
+def _untold_idle(state: State, again: bool = False) -> dict[str, int]:
+    return {
+        key: mine.idle
+        for key, mine in state.progress.items()
+        if mine.idle is not None and (again or mine.idle != mine.idle_told) and key in state.tasks
+    }
 
 
 def _untold_steps(state: State) -> dict[str, int]:
@@ -187,6 +217,11 @@ def add_to(body: dict[str, Any], state: State, now: float) -> Told:
         state.steps_at_s = now
         for key, step in told.steps.items():
             state.progress[key].step_told = step
+    told.idle = _untold_idle(state, body["full"]) if state.progress else {}
+    if told.idle:
+        body["idle"] = dict(told.idle)
+        for key, step in told.idle.items():
+            state.progress[key].idle_told = step
     checkpoints: list[Mapping[str, Any]] = []
     artifacts: list[Mapping[str, Any]] = []
     for key, mine in state.progress.items() if state.storage is not None else ():
@@ -217,6 +252,7 @@ def add_to(body: dict[str, Any], state: State, now: float) -> Told:
 
 def answered(state: State, told: Told, reply: Mapping[str, Any], now: float) -> None:
     """Drop what the server has answered for; the rest is said again."""
+    others_saved(state, reply.get("saved") or {})
     for key, steps in (reply.get("checkpoints_safe") or {}).items():
         mine = state.progress.get(key)
         for each in [one for one, said in mine.checkpoints.items() if said["step"] in steps] if mine else ():
@@ -241,6 +277,9 @@ def not_answered(state: State, told: Told) -> None:
     for key in told.steps:
         if key in state.progress:
             state.progress[key].step_told = None
+    for key in told.idle:
+        if key in state.progress:
+            state.progress[key].idle_told = None
     for each in told.bad:
         if each["task"] in state.progress:
             state.progress[each["task"]].bad.append(each)

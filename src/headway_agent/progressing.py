@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headway_agent.checkpointing import Checkpointer
     from headway_agent.happenings import Act
     from headway_agent.remote import Storage
+    from headway_agent.restoring import Restored
 
 WATCH_AFTER_S = 0.1
 WORKDIR_AFTER_S = 1.0  # When the working directory is looked at: most tasks that are over sooner saved nothing there.
@@ -227,24 +228,19 @@ class Progressing:
             raise OSError("the server has not said yet where storage is")
         directory = f"{work.directory}/checkpoints"
         try:
-            manifest = restoring.restore(objects, resume["key"], directory, work.check)
+            restored = restoring.restore(objects, resume["key"], directory, work.check, resume.get("others") or ())
         except restoring.Bad as problem:
-            raise preparing.BadCheckpoint(resume["key"], str(problem)) from None
-        returned = self._put_back(work, manifest)
+            raise preparing.BadCheckpoint(problem.key or resume["key"], str(problem)) from None
+        returned = self._put_back(work, restored)
         tree = {**restoring.look(directory), **returned}
-        parts = {file["path"]: file["parts"] for file in manifest["files"]}
-        files = {path: (signature, parts.get(path, [])) for path, signature in tree.items()}
-        usual = manifest.get("usual") if isinstance(manifest.get("usual"), dict) else {}
-        unit, bar = str(manifest.get("unit") or ""), str(manifest.get("bar") or "")
-        charges.write_kept(
-            work.directory, int(resume["step"]), manifest["how"], files, None, objects.mark,
-            unit=unit, usual=usual, bar=bar,
-        )  # fmt: skip
+        charges.write_restored(work.directory, resume, restored, tree, objects.mark)
 
-    def _put_back(self, work: preparing.Work, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    def _put_back(self, work: preparing.Work, restored: Restored) -> dict[str, Any]:
         """What of a checkpoint lay in the working directory goes there again."""
         from headway_agent import returned_files
 
+        named = [each for each in (restored.manifest, *restored.others) if each.get("workdir")]
+        manifest = dict(restored.manifest, workdir=named[0]["workdir"] if named else None)
         cwd = work.prepared.cwd or str(work.duty.get("workdir") or "") or f"{work.directory}/work"
         dirs = (work.asked.get("checkpoint") or {}).get("dirs") or ()
         return returned_files.put_back(work.key, work.directory, cwd, dirs, manifest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import dataclass, field
 
 from headway_agent.completeness import STRENGTH
 from headway_agent.nodedir import remove_tree, write_all
@@ -13,7 +14,7 @@ from headway_agent.storing import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Mapping
+    from typing import Any, Callable, Mapping, Sequence
 
     from headway_agent.storing import Objects
 
@@ -25,26 +26,68 @@ SEAL = b',"sha256":"%s"}'
 class Bad(Exception):
     """The checkpoint is not what its manifest says, or its manifest is no manifest."""
 
+    key = ""  # Of the manifest.
 
-def restore(objects: Objects, key: str, directory: str, check: Callable[[], None]) -> dict[str, Any]:
-    """Fill the directory, which must be empty, from the checkpoint with this manifest. Returns the manifest.
+
+@dataclass
+class Restored:
+    manifest: dict[str, Any]
+    others: list[dict[str, Any]] = field(default_factory=list)  # The manifests of other tasks,
+    theirs: set[str] = field(default_factory=set)  # and what was taken from them, by path.
+
+
+def restore(
+    objects: Objects, key: str, directory: str, check: Callable[[], None], others: Sequence[str] = ()
+) -> Restored:
+    """Fill the directory, which must be empty, from the share with this manifest, and from the others what it lacks.
 
     `check` is asked before each file, and raises when nobody wants it any more.
     """
-    manifest = read_manifest(objects, key)
+    restored = Restored(_known(objects, key), [_known(objects, other) for other in others])
     fresh = f"{directory}.restoring"
     remove_tree(fresh)
     os.makedirs(fresh, mode=0o700)
+    taken = Taken()
     try:
-        for file in manifest["files"]:
-            check()
-            _restore_file(objects, file, fresh)
+        for of, manifest in zip((key, *others), (restored.manifest, *restored.others)):
+            for file in manifest["files"]:
+                if taken.may_have(file["path"]):
+                    check()
+                    _restore_file(objects, file, fresh, of)
+                    if manifest is not restored.manifest:
+                        restored.theirs.add(file["path"])
         remove_tree(directory)
         os.rename(fresh, directory)
     except BaseException:
         remove_tree(fresh)
         raise
-    return manifest
+    return restored
+
+
+class Taken:
+    """The paths that there are: of what several tasks have under one name, each gets its own."""
+
+    def __init__(self) -> None:
+        self._files: set[str] = set()
+        self._folders: set[str] = set()
+
+    def may_have(self, path: str) -> bool:
+        """Take up this path, unless it is there, or a file and a folder would have to stand under one name."""
+        parts = path.split("/")
+        above = {"/".join(parts[:number]) for number in range(1, len(parts))}
+        if path in self._files or path in self._folders or above & self._files:
+            return False
+        self._files.add(path)
+        self._folders |= above
+        return True
+
+
+def _known(objects: Objects, key: str) -> dict[str, Any]:
+    try:
+        return read_manifest(objects, key)
+    except Bad as problem:
+        problem.key = key
+        raise
 
 
 def sealed(manifest: bytes) -> bytes:
@@ -97,7 +140,7 @@ def _inside(path: str) -> bool:
     return bool(path) and not any(part in ("", ".", "..") for part in path.split("/")) and "\0" not in path
 
 
-def _restore_file(objects: Objects, file: Mapping[str, Any], directory: str) -> None:
+def _restore_file(objects: Objects, file: Mapping[str, Any], directory: str, key: str) -> None:
     path = os.path.join(directory, file["path"])
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     if "link" in file:
@@ -110,6 +153,9 @@ def _restore_file(objects: Objects, file: Mapping[str, Any], directory: str) -> 
             content = _checked(objects, file["path"], run)
             write_all(fd, content)
         os.fchmod(fd, stat.S_IMODE(int(file.get("mode", 0o600))))
+    except Bad as problem:
+        problem.key = key
+        raise
     finally:
         os.close(fd)
     if "mtime_ns" in file:

@@ -27,6 +27,7 @@ from headway_agent.nodestate import (
     State,
     Task,
 )
+from headway_agent.outcomes import were_cut_off
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,6 +163,9 @@ def _report(state: State, task: Task, now: float) -> dict[str, Any]:
         report.update(cause=task.cause, detail=task.detail)
     elif task.phase == ENDED:
         report["outcome"] = _outcome(task, now)
+        if task.duty.get("nodes", 1) > 1 and task.started_at and not task.writes:
+            # Of a gang: those who save make its checkpoints, and this one does not, or did not come to it.
+            report["outcome"].update(idle=True, cut_off=were_cut_off(task.exits))
         _say_unkept(state, task, report["outcome"])
     elif task.phase == OVER and task.saves:
         done, total = progress.of(state, task.key).saved_bytes

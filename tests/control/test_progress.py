@@ -381,8 +381,6 @@ def test_a_job_is_refused_when_its_bundle_or_its_checkpoint_is_not_there() -> No
         played.submit(resume_from={"job": job})
     assert refusal.value.hint == "it has none yet"
     played.save(f"{job}/1/0", 5, *played.job(job).attempt.nodes)  # type: ignore[union-attr]
-    with pytest.raises(BadInput, match="of 1 nodes, the job asks for 2"):
-        played.submit(nodes=2, resume_from={"job": job, "step": 5})
 
 
 def test_after_a_failed_commit_nothing_is_believed_that_the_store_does_not_say(played: Played) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.account import DAMAGED, Loss, account, loss_of, set_backs
-from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, at_step, gather, named, newest, to_drop, unit_of
+from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, Gang, at_step, gather, named, newest, to_drop, unit_of
 from headway.core.model import Attempt, Cause
 from headway.core.progress_spec import Keeping
 
@@ -21,7 +21,7 @@ def a_checkpoint(step: int, attempt: int = 1, task: int = 0, **fields: Any) -> C
 
 
 def picked(*entries: Checkpoint, tasks: int = 1) -> tuple[int, int] | None:
-    whole = newest(entries, tasks)
+    whole = newest(entries, Gang(tasks))
     return (whole.attempt, whole.step) if whole else None
 
 
@@ -42,7 +42,7 @@ def test_a_gang_resumes_only_from_a_step_that_all_its_tasks_have_in_one_attempt(
 
 
 def test_a_gang_is_known_as_well_as_its_weakest_share() -> None:
-    whole = newest([a_checkpoint(5, how="declared"), a_checkpoint(5, task=1, how="settled")], 2)
+    whole = newest([a_checkpoint(5, how="declared"), a_checkpoint(5, task=1, how="settled")], Gang(2))
     assert whole is not None
     assert whole.how == "settled"
     assert [part.task for part in whole.parts] == [0, 1]
@@ -55,7 +55,7 @@ def test_a_gang_is_known_as_well_as_its_weakest_share() -> None:
 def test_a_job_is_told_in_the_finest_count_that_it_tells(units: list[str], unit: str) -> None:
     entries = [a_checkpoint(5, task=task, unit=each) for task, each in enumerate(units)]
     assert unit_of(entries) == unit
-    assert [whole.unit for whole in gather(entries, len(units))] == ([unit] if units else [])
+    assert [whole.unit for whole in gather(entries, Gang(len(units)))] == ([unit] if units else [])
 
 
 def test_a_step_is_named_by_what_it_counts() -> None:
@@ -64,11 +64,11 @@ def test_a_step_is_named_by_what_it_counts() -> None:
 
 def test_one_that_was_set_aside_is_never_resumed_from() -> None:
     assert picked(a_checkpoint(5), a_checkpoint(9, state=SET_ASIDE)) == (1, 5)
-    assert at_step([a_checkpoint(9, state=SET_ASIDE)], 1, 9) is None
+    assert at_step([a_checkpoint(9, state=SET_ASIDE)], Gang(1), 9) is None
 
 
 def kept(entries: list[Checkpoint], tasks: int = 1, attempt: int = 1, **keeping: Any) -> list[tuple[int, int]]:
-    gone = {each.id for each in to_drop(entries, tasks, Keeping(**keeping), attempt)}
+    gone = {each.id for each in to_drop(entries, Gang(tasks), Keeping(**keeping), attempt)}
     return [(each.attempt, each.step) for each in entries if each.id not in gone]
 
 
@@ -131,18 +131,18 @@ ENTRIES = st.lists(
 def test_retention_never_takes_what_would_be_resumed_from(
     entries: list[Checkpoint], attempt: int, keep_last: int, metric: str
 ) -> None:
-    gone = {each.id for each in to_drop(entries, 2, Keeping(keep_last, metric), attempt)}
+    gone = {each.id for each in to_drop(entries, Gang(2), Keeping(keep_last, metric), attempt)}
     left = [each for each in entries if each.id not in gone]
-    before, after = newest(entries, 2), newest(left, 2)
+    before, after = newest(entries, Gang(2)), newest(left, Gang(2))
     assert before == after
     assert not any(each.pinned or each.attempt == 0 for each in entries if each.id in gone and _whole(each, entries))
     # What is left is stable: the same retention takes nothing more.
-    assert to_drop(left, 2, Keeping(keep_last, metric), attempt) == []
+    assert to_drop(left, Gang(2), Keeping(keep_last, metric), attempt) == []
 
 
 def _whole(entry: Checkpoint, entries: list[Checkpoint]) -> bool:
     of_step = [each for each in entries if (each.attempt, each.step) == (entry.attempt, entry.step)]
-    return any(each.id == entry.id and gather(of_step, 2)[0].complete for each in of_step)
+    return any(each.id == entry.id and gather(of_step, Gang(2))[0].complete for each in of_step)
 
 
 # --- the account ------------------------------------------------------------------------------------------------------

@@ -54,8 +54,8 @@ PLAIN = [
     Habit("a folder of files with a hidden `.metadata`", "many_files.py", ("--layout", "hidden"), several=True),
     Habit("a large file in pieces, cut in the middle", "large.py", every=10, within_saves=True,
           unsure_s=1.0),
-    Habit("two nodes, only the first rank saves", "gang.py", nodes=2, quick=False),
-    Habit("two nodes, each rank saves its part", "gang.py", ("--saves", "each"), nodes=2, quick=False),
+    Habit("two nodes, only the first rank saves", "gang.py", nodes=2),
+    Habit("two nodes, each rank saves its part", "gang.py", ("--saves", "each"), nodes=2),
 ]  # fmt: skip
 
 # Libraries as people use them, without a line of ours. Their folders are their own, in the working directory.

@@ -141,6 +141,7 @@ CHECKPOINT: Schema = obj(
     tasks={**array(WHOLE), "description": "those that saved it"},
     sharded={"type": "boolean", "description": "each of them saved a share of one whole"},
     complete={"type": "boolean"},
+    lacks={**TEXT, "description": "why it is none: which tasks have not saved it, or cannot be matched"},
     pinned={"type": "boolean"},
     state={"enum": ["committed", "set_aside"]},
     resumable={"type": "boolean"},
@@ -148,6 +149,7 @@ CHECKPOINT: Schema = obj(
 _PROGRESS: Schema = obj(
     seed=WHOLE,
     checkpoint={"anyOf": [CHECKPOINT, {"type": "null"}]},
+    checkpoint_lacks={**TEXT, "description": "why what its tasks saved since is no checkpoint"},
     account=obj(unit=TEXT, total=LOSS, by_cause={"type": "object", "additionalProperties": LOSS}, attempts=array(LOSS)),
     artifacts=obj(files=WHOLE, bytes=WHOLE),
 )

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.core.checkpoints import Checkpoint
+from headway.core.checkpoints import Whole
 from headway.core.model import Job, Task
 from headway.core.params import command_with, seed_of
 from headway.core.progress_spec import PLAIN, Progress
 from headway.core.retry import REQUEUE_EXIT_CODE
 
 
-def claim_body(job: Job, task: Task, resume: Checkpoint | None) -> dict[str, Any]:
+def claim_body(job: Job, task: Task, resume: Whole | None) -> dict[str, Any]:
     spec = job.spec
     params = spec.progress.params
     more: dict[str, Any] = {} if spec.launcher == "plain" else {"launcher": spec.launcher}
@@ -37,9 +37,23 @@ def claim_body(job: Job, task: Task, resume: Checkpoint | None) -> dict[str, Any
         "streams": spec.streams,
         "grace_s": spec.grace_s,
         "limits": {"memory_bytes": spec.resources.memory_bytes, "cpus": spec.resources.cpus},
-        "resume": {"step": resume.step, "key": resume.key, "how": resume.how} if resume else None,
+        "resume": resume_body(resume, task) if resume else None,
         "progress": {"seed": seed_of(job), **_words(spec.progress)},
     }
+
+
+def resume_body(whole: Whole, task: Task) -> dict[str, Any]:
+    """What a task is restored from: its own share, and whatever files of the others it has not got.
+
+    One that has none of its own gets the first; an agent that does not know `others` makes do with that.
+    """
+    own, shares = whole.share_of(task.index), whole.shares
+    head = own or shares[0]
+    said: dict[str, Any] = {"step": whole.step, "key": head.key, "how": head.how}
+    if own is None:
+        said["own"] = False
+    others = [share.key for share in shares if share is not head]
+    return {**said, "others": others} if others else said
 
 
 def _words(progress: Progress) -> dict[str, Any]:

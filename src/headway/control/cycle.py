@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headway.control import progress, sessions
+from headway.control import progress, savers, sessions
 from headway.control.book import Book, read_book
 from headway.control.commands import Command, NewId, Why, WhyMany
 from headway.control.desk import Desk
@@ -284,12 +284,23 @@ class Cycle:
         full = bool(body.get("full")) or body.get("duties_digest") != sessions.show(session.sent_digest)
         known = session.node in self.book.nodes and body.get("reports_digest") == sessions.show(session.reported_digest)
         resend = not body.get("full") and not known
+        asks = savers.asks_anew(self.book, session.node, session.asked)
         said = self._say(session, now, full)
         wait_s = min(float(body.get("wait_s", 0.0)), self.settings.sync_wait_s)
         other_leader = body.get("leader_epoch") != self.epoch
         news = (
-            full or resend or other_leader or said["duties"] or said["gone"] or body.get("logs") or body.get("reports")
-        ) or said.get("visits")
+            (
+                full
+                or resend
+                or other_leader
+                or said["duties"]
+                or said["gone"]
+                or body.get("logs")
+                or body.get("reports")
+            )
+            or said.get("visits")
+            or asks
+        )
         if "storage" in body and body["storage"] != self.storage.get("mark", ""):
             said["storage"] = dict(self.storage)
             news = True
@@ -331,7 +342,9 @@ class Cycle:
         lease_s = None if node is None else pool.lease_s if pool else 60.0
         session.leased_until = max(session.leased_until, session.heard_at + (lease_s or 0.0) * 1.01)
         visits = self.book.doors.tell(session.node, now) if self.book.doors.rings else []
+        session.asked = savers.questions(self.book, session.node)
         return {
+            **({"saved": session.asked} if session.asked else {}),
             **({"visits": visits} if visits else {}),
             "leader_epoch": self.epoch,
             "said": session.said,
@@ -391,8 +404,9 @@ class Cycle:
             session = self.sessions.get(node)
             if session is None or not session.parked:
                 continue
+            asks = savers.asks_anew(self.book, node, session.asked)
             said = self._told(session, now)
-            if said["duties"] or said["gone"] or said.get("visits"):
+            if said["duties"] or said["gone"] or said.get("visits") or asks:
                 session.parked.pop(0).deliver(said)
 
     def follow_log(self, job: str, until: float, now: float) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from headway.control.bundles import content_key, read_bundle
 from headway.core import checkpoints
+from headway.core.checkpoints import Gang
 from headway.core.errors import HeadwayError
 from headway.core.model import Job
 from headway.core.params import seed_of
@@ -196,7 +197,7 @@ def _hardware(store: Store, job: Job) -> dict[str, Any]:
 def _results(store: Store, storage: Storage, job: Job) -> dict[str, Any]:
     """What a job that is repeated exactly gives again, bit by bit."""
     attempt = job.attempt
-    newest = checkpoints.newest(store.checkpoints(job.id), job.spec.nodes)
+    newest = checkpoints.newest(store.checkpoints(job.id), Gang.of(job.spec))
     kept = {each.path: each.sha256[:16] for each in store.artifacts(job.id)}
     return {
         "state": job.state.value,

@@ -13,10 +13,11 @@ from typing import Any
 
 import structlog
 
+from headway.control import savers
 from headway.control.desk import Desk
 from headway.control.sessions import Session
 from headway.core import checkpoints
-from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint
+from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, Gang
 from headway.core.errors import BadInput, HeadwayError, Unavailable
 from headway.core.events import Event
 from headway.core.lifecycle import ON_NODE
@@ -29,7 +30,7 @@ from headway.store.protocol import Artifact
 log = structlog.get_logger()
 
 DUMPS = "headway-dumps"  # Where stack dumps stand among the artifacts.
-WORDS = frozenset({"checkpoints", "artifacts", "steps", "bad_checkpoints", "dumps", "notice"})
+WORDS = frozenset({"idle", "checkpoints", "artifacts", "steps", "bad_checkpoints", "dumps", "notice"})
 METRICS_MAX = 100
 PATH_MAX = 1000
 STEP_MAX = 2**62
@@ -42,6 +43,7 @@ Stored = dict[str, tuple[Job, int, int]]
 def hear(desk: Desk, session: Session, body: Mapping[str, Any]) -> None:
     """Take over all that a sync says about progress. Before its reports: an end comes with what was saved last."""
     stored: Stored = {}
+    savers.hear(desk, session.node, body.get("idle") or {})
     for word, take in (
         ("checkpoints", _checkpoint),
         ("artifacts", lambda desk, session, raw: _artifact(desk, session, raw, stored)),
@@ -108,25 +110,24 @@ def _checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
     there = next((each for each in trail.checkpoints_of(job.id) if each.id == entry.id), None)
     if there is not None and (there.key, there.bytes, there.how) == (entry.key, entry.bytes, entry.how):
         return  # Said again because the answer was lost.
+    if there is not None:
+        entry = replace(entry, savers=there.savers)
     trail.put(job.id, [entry])
     desk.keep.checkpoints.append(entry)
     of_step = [each for each in trail.checkpoints_of(job.id) if (each.attempt, each.step) == (job.number, entry.step)]
-    whole = checkpoints.newest(of_step, job.spec.nodes)
-    if whole is None:
-        return  # Other tasks of the gang do not have that step yet.
-    size, files = sum(part.bytes for part in whole.parts), sum(part.files for part in whole.parts)
-    data = {"step": whole.step, "unit": whole.unit, "how": whole.how, "bytes": size, "files": files}
-    if whole.found:
-        data["found"] = whole.found
-    desk.say(Event("CheckpointCommitted", desk.now, job.id, job.number, data))
-    job = desk.step(job, Progressed(job.number, committed_step=whole.step))
+    whole = checkpoints.newest(of_step, Gang.of(job.spec))
+    if whole is not None:  # Else other tasks of the gang do not have that step yet, or nobody knows whether they save.
+        job = savers.announce(desk, job, [whole])
+    job = savers.settle(desk, job)
     retain(desk, job)
 
 
 def retain(desk: Desk, job: Job) -> None:
     """Let checkpoints go that need not be kept. Their objects are collected later."""
     trail = desk.book.trail
-    drop = checkpoints.to_drop(trail.checkpoints_of(job.id), job.spec.nodes, job.spec.progress.checkpoint, job.number)
+    drop = checkpoints.to_drop(
+        trail.checkpoints_of(job.id), Gang.of(job.spec), job.spec.progress.checkpoint, job.number
+    )
     if drop:
         desk.keep.dropped.extend(drop)
         trail.drop(job.id, drop)
@@ -144,7 +145,14 @@ def read_checkpoint(raw: Mapping[str, Any], job: Job, index: int, now: float) ->
     return Checkpoint(
         job.id, job.number, index, step, how, key, size, files, now, _metrics(raw.get("metrics")),
         unit=unit, found=found, sharded=bool(raw.get("sharded")),
+        covers=_covered(raw.get("covers"), job, index), late=bool(raw.get("late")),
+        beside=bool(raw.get("beside")),
     )  # fmt: skip
+
+
+def _covered(raw: object, job: Job, index: int) -> tuple[int, ...]:
+    tasks = raw if isinstance(raw, list) else []
+    return tuple(sorted({each for each in tasks if isinstance(each, int) and 0 <= each < job.spec.nodes} - {index}))
 
 
 def _metrics(raw: object) -> dict[str, float]:
@@ -182,19 +190,19 @@ def _bad_checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> Non
     desk.touched.add(job_id)
     trail = desk.book.trail
     known = trail.checkpoints_of(job_id)
-    bad = next((each for each in known if each.key == raw["key"] and each.task == index), None)
+    bad = next((each for each in known if each.key == raw["key"]), None)  # Perhaps another task's share.
     if bad is None or bad.state == SET_ASIDE:
         return
     aside = replace(bad, state=SET_ASIDE)
     trail.put(job_id, [aside])
     desk.keep.changed.append(aside)
     detail = str(raw.get("detail", ""))[:500]
-    before = checkpoints.newest(trail.checkpoints_of(job_id), job.spec.nodes)
+    before = checkpoints.newest(trail.checkpoints_of(job_id), Gang.of(job.spec))
     data = {
         "step": bad.step,
         "unit": bad.unit,
         "of_attempt": bad.attempt,
-        "task": index,
+        "task": bad.task,
         "key": bad.key,
         "detail": detail,
     }

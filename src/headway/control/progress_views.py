@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.core import checkpoints
+from headway.core import checkpoints, savers
 from headway.core.account import Account, Loss, Price, account, no_price
-from headway.core.checkpoints import COMMITTED, SET_ASIDE, Checkpoint, Whole
+from headway.core.checkpoints import COMMITTED, SET_ASIDE, Checkpoint, Gang, Whole
 from headway.core.errors import NotFound
 from headway.core.model import Attempt, Job, NodeId, Pool
 from headway.core.params import seed_of
@@ -22,7 +22,7 @@ FILES_SHOWN = 1000
 def kept_of(store: Store, job: Job, attempts: Sequence[Attempt]) -> Sequence[Checkpoint]:
     """The checkpoints of a job, where it can have any."""
     began = job.spec.progress.resume_from is not None
-    kept = began or any(each.committed_step is not None for each in attempts)
+    kept = began or job.spec.nodes > 1 or any(each.committed_step is not None for each in attempts)
     return store.checkpoints(job.id) if kept else ()
 
 
@@ -30,11 +30,12 @@ def progress_of(
     store: Store, job: Job, attempts: Sequence[Attempt], kept: Sequence[Checkpoint], price: Price = no_price
 ) -> dict[str, Any]:
     """What a job's detail says about its progress."""
-    newest = checkpoints.newest(kept, job.spec.nodes)
+    newest = checkpoints.newest(kept, Gang.of(job.spec))
     artifacts = store.artifacts(job.id)
     return {
         "seed": seed_of(job),
         "checkpoint": show_whole(newest) if newest else None,
+        "checkpoint_lacks": why_none_newer(kept, job, newest),
         "account": {"unit": checkpoints.unit_of(kept), **show_account(account(attempts, price))},
         "artifacts": {"files": len(artifacts), "bytes": sum(each.size for each in artifacts)},
     }
@@ -71,12 +72,22 @@ def price_of(pools: Mapping[str, Pool], pool_of: Callable[[], Mapping[NodeId, st
 
 def show_checkpoints(store: Store, job: Job) -> list[dict[str, Any]]:
     """All checkpoints of a job, the best to resume from first."""
-    wholes = checkpoints.gather(store.checkpoints(job.id), job.spec.nodes)
-    return [show_whole(whole) for whole in reversed(wholes)]
+    entries = store.checkpoints(job.id)
+    wholes = checkpoints.gather(entries, Gang.of(job.spec))
+    return [show_whole(whole, entries) for whole in reversed(wholes)]
 
 
-def show_whole(whole: Whole) -> dict[str, Any]:
-    aside = any(part.state == SET_ASIDE for part in whole.parts)
+def why_none_newer(entries: Sequence[Checkpoint], job: Job, newest: Whole | None) -> str:
+    """Why what a gang has saved since its newest checkpoint is none; empty where a share may only be on its way."""
+    wholes = checkpoints.gather(entries, Gang.of(job.spec))
+    later = [whole for whole in wholes if not newest or whole.step > newest.step]
+    if not job.state.ended:
+        later = [whole for whole in later if whole.attempt < job.number] or later[:-1]
+    reasons = [(whole.step, savers.why_incomplete(whole, entries)) for whole in reversed(later)]
+    return next((f"step {step}: {why}" for step, why in reasons if why), "")
+
+
+def show_whole(whole: Whole, entries: Sequence[Checkpoint] = ()) -> dict[str, Any]:
     return {
         "step": whole.step,
         "unit": whole.unit,
@@ -89,9 +100,10 @@ def show_whole(whole: Whole) -> dict[str, Any]:
         "found": whole.found,
         "tasks": [part.task for part in whole.parts],
         "sharded": any(part.sharded for part in whole.parts),
-        "complete": len(whole.parts) == whole.tasks,
+        "complete": not whole.lacks and len(whole.units) <= 1,
+        "lacks": savers.why_incomplete(whole, entries or whole.parts),
         "pinned": whole.pinned,
-        "state": SET_ASIDE if aside else COMMITTED,
+        "state": SET_ASIDE if whole.spoiled else COMMITTED,
         "resumable": whole.complete,
     }
 
@@ -154,10 +166,10 @@ def find_artifact(
     return best, Joined(storage, pieces)
 
 
-def _find_whole(store: Store, job: Job, step: int, task: int = 0) -> Whole:
-    wholes = [each for each in checkpoints.gather(store.checkpoints(job.id), job.spec.nodes) if each.complete]
+def _find_whole(store: Store, job: Job, step: int, task: int | None = None) -> Whole:
+    wholes = [each for each in checkpoints.gather(store.checkpoints(job.id), Gang.of(job.spec)) if each.complete]
     whole = next((each for each in reversed(wholes) if each.step == step), None)
-    if whole is None or task >= len(whole.parts):
+    if whole is None or (task is not None and all(part.task != task for part in whole.parts)):
         there = checkpoints.steps_there(each.step for each in wholes)
         raise NotFound(f"{job.id} has no complete checkpoint at step {step}", there)
     return whole
@@ -175,7 +187,7 @@ def show_checkpoint_files(store: Store, storage: Storage, job: Job, step: int) -
 def find_checkpoint_file(store: Store, storage: Storage, job: Job, step: int, task: int, path: str) -> Joined:
     """One file of a checkpoint, as its manifest says where it lies."""
     whole = _find_whole(store, job, step, task)
-    manifest = json.loads(storage.get(whole.parts[task].key))
+    manifest = json.loads(storage.get(next(part.key for part in whole.parts if part.task == task)))
     for file in manifest["files"]:
         if file["path"] == path:
             return Joined(storage, tuple(Piece(part["key"], part["offset"], part["size"]) for part in file["parts"]))

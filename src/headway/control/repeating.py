@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.control.desk import Desk
 from headway.core import checkpoints
-from headway.core.checkpoints import COMMITTED, Whole
+from headway.core.checkpoints import COMMITTED, Gang, Whole
 from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.model import Cause, Job, JobId, State
 from headway.core.params import seed_of
@@ -65,22 +65,32 @@ def _origin(desk: Desk, job: Job, resume: ResumeFrom, like: JobId | None) -> tup
         entries = desk.store.checkpoints(found[0].id)
         if source != resume.job:
             entries = [each for each in entries if each.attempt == 0]
-        tasks = found[0].spec.nodes
-        whole = checkpoints.newest(entries, tasks)
+        gang = Gang.of(found[0].spec)
+        whole = checkpoints.newest(entries, gang)
         if resume.step is not None:
-            whole = checkpoints.at_step(entries, tasks, resume.step)
+            whole = checkpoints.at_step(entries, gang, resume.step)
         if whole is None:
-            complete = [each.step for each in checkpoints.gather(entries, tasks) if each.complete]
+            complete = [each.step for each in checkpoints.gather(entries, gang) if each.complete]
             there = [*(there or ()), *complete]
             continue
-        if tasks != job.spec.nodes:
-            raise BadInput(f"the checkpoint is of {tasks} nodes, the job asks for {job.spec.nodes}")
+        whole = _for_nodes(whole, job.spec.nodes)
         origins = {part.key.split("/")[1] for part in whole.parts} | {found[0].id}
         return whole, origins | {use.name for use in desk.store.uses(found[0].id) if use.kind == "origin"}
     if there is None:
         raise NotFound(f'resume_from: no job "{resume.job[:80]}"', "headway ps --all")
     step = f"at step {resume.step}" if resume.step is not None else "yet"
     raise NotFound(f'job "{resume.job[:80]}" has no complete checkpoint {step}', checkpoints.steps_there(there))
+
+
+def _for_nodes(whole: Whole, nodes: int) -> Whole:
+    """The same for a job of so many nodes, where it is the work of one: all of them can be given that."""
+    if nodes == whole.gang.tasks:
+        return whole
+    shares = [part for part in whole.shares if part.task in whole.needed]
+    if len(shares) > 1 or (shares[0].sharded and not shares[0].covers):
+        had = f"the checkpoint of step {whole.step} is of {whole.gang.tasks} nodes, each with its own share"
+        raise BadInput(f"{had}; the job asks for {nodes}", f"use --nodes {whole.gang.tasks}")
+    return replace(whole, parts=(replace(shares[0], task=0, savers=(0,), covers=()),), gang=Gang(nodes))
 
 
 def forked(job: Job, step: int | None, values: Mapping[str, Any]) -> JobSpec:
@@ -99,7 +109,7 @@ def repeated(job: Job) -> JobSpec:
 
 def continued(desk: Desk, job: Job) -> JobSpec:
     """The spec of a job that goes on where this one ended: from its newest checkpoint, if it has one."""
-    newest = checkpoints.newest(desk.store.checkpoints(job.id), job.spec.nodes)
+    newest = checkpoints.newest(desk.store.checkpoints(job.id), Gang.of(job.spec))
     return forked(job, newest.step, {}) if newest else job.spec
 
 

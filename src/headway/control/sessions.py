@@ -49,6 +49,7 @@ class Session:
     reported_digest: int = 0
     follow: frozenset[str] = frozenset()
     troubles: dict[str, str] = field(default_factory=dict)  # What the node says is wrong there now.
+    asked: dict[str, int] = field(default_factory=dict)  # Of which tasks it was asked whether they save: savers.py.
     parked: list[Parked] = field(default_factory=list)
 
     @property
@@ -123,7 +124,7 @@ def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete:
     assert job.attempt is not None
     said: dict[str, Any] = {"task": f"{job.id}/{job.number}/{task.index}", "do": duty[0]}
     if duty[0] == "claim" or complete:
-        said |= claim_body(job, task, trail.resume_of(job, task))
+        said |= claim_body(job, task, trail.resume_of(job))
     if duty[0] == "stop":
         said["grace_s"] = max(0.0, duty[1] - now)  # What is left of it, not what the claim says.
         said["cause"] = job.cause.value if job.cause else ""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headway.control import progress, sessions
+from headway.control import progress, savers, sessions
 from headway.control.desk import Desk
 from headway.control.logs import note_overgrown
 from headway.control.sessions import Session
@@ -109,7 +109,9 @@ class Sync:
             detail = str(raw.get("detail", ""))[:1000]
             signal = PrepareFailed(attempt, index, _cause(raw.get("cause"), Cause.NEVER_STARTED), detail)
         elif phase == "ended":
-            signal = TaskEnded(attempt, index, read_outcome(raw.get("outcome") or {}, desk.now))
+            outcome = read_outcome(raw.get("outcome") or {}, desk.now)
+            job = savers.task_ended(desk, job, index, outcome)
+            signal = TaskEnded(attempt, index, outcome)
         else:
             raise BadInput(f'report of {key}: unknown phase "{phase}"')
         desk.step(job, signal)
@@ -122,6 +124,7 @@ class Sync:
                 key = task_key(job.id, job.number, task.index)
                 if task.node == self.session.node and task.phase in ON_NODE and key not in named:
                     desk.touched.add(job.id)
+                    job = savers.tasks_lost(desk, job, [task.index])
                     job = desk.step(job, TaskMissing(job.number, task.index))
                     if job.state in (State.QUEUED, *_ENDED):
                         break
@@ -218,6 +221,7 @@ def lose_node(desk: Desk, node: str, detail: str, started_anew: bool = False) ->
     """Every rank on this node is over: it was proven dead, or silent for a whole lease."""
     for job in desk.book.jobs_on(node):
         desk.touched.add(job.id)
+        job = savers.tasks_lost(desk, job, [task.index for task in job.alive if task.node == node])
         desk.step(job, NodeLost(job.number, node, detail, started_anew))
     known = desk.book.nodes.get(node)
     if known is not None:
@@ -270,6 +274,8 @@ def read_outcome(raw: Mapping[str, Any], now: float) -> Outcome:
         hopeless=raw.get("retry_helps") is False,
         unasked=raw.get("unasked") is True,
         unkept=str(raw.get("unkept") or "")[:1000],
+        idle=raw.get("idle") is True,
+        cut_off=raw.get("cut_off") is True,
         policies=tuple((str(each.get("label", ""))[:100], str(each.get("action", ""))) for each in policies[:20]),
     )
 

@@ -10,8 +10,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from headway.core import checkpoints
-from headway.core.checkpoints import Checkpoint, Whole
-from headway.core.model import Job, JobId, State, Task
+from headway.core.checkpoints import Checkpoint, Gang, Whole
+from headway.core.model import Job, JobId, State
 from headway.core.progress_spec import PLAIN
 from headway.core.units import show_size
 from headway.store.protocol import Store
@@ -25,6 +25,11 @@ class Trail:
     preparing: dict[JobId, tuple[float, str]] = field(default_factory=dict)  # When an agent last said so, and what.
     spoiled: dict[JobId, int] = field(default_factory=dict)  # How often its claim was changed by a damaged checkpoint.
     saving: dict[JobId, dict[int, tuple[int, int]]] = field(default_factory=dict)  # By task: bytes in storage, and all.
+    asked: dict[JobId, tuple[int, int, frozenset[int]]] = field(default_factory=dict)
+    # Whose tasks have said whether they save: attempt, the newest step of the others, and which tasks are asked.
+    idle: dict[JobId, dict[tuple[int, int], int]] = field(
+        default_factory=dict
+    )  # (attempt, task): having heard of what.
     pending: dict[JobId, float] = field(default_factory=dict)  # Queued jobs with a limit: until when they wait.
 
     def checkpoints_of(self, job: JobId) -> tuple[Checkpoint, ...]:
@@ -49,6 +54,8 @@ class Trail:
         self.seen.update((job, step) for job, step in older.seen.items() if job in jobs)
         self.preparing.update((job, said) for job, said in older.preparing.items() if job in jobs)
         self.spoiled.update((job, count) for job, count in older.spoiled.items() if job in jobs)
+        self.idle.update((job, said) for job, said in older.idle.items() if job in jobs)
+        self.asked.update((job, said) for job, said in older.asked.items() if job in jobs)
 
     def saved(self, job: JobId) -> str:
         """How far the files of its tasks have come that are over; empty where nobody told."""
@@ -64,26 +71,27 @@ class Trail:
         """The checkpoint that the next attempt goes on from."""
         if job.number == 0 and job.spec.progress.resume_from is None:
             return None
-        return checkpoints.newest(self.checkpoints_of(job.id), job.spec.nodes)
+        return checkpoints.newest(self.checkpoints_of(job.id), Gang.of(job.spec))
 
     def step_for(self, job: Job) -> int | None:
         found = self.newest(job)
         return found.step if found else None
 
-    def resume_of(self, job: Job, task: Task) -> Checkpoint | None:
-        """The share of this task in the checkpoint that its attempt goes on from."""
+    def resume_of(self, job: Job) -> Whole | None:
+        """The checkpoint that the newest attempt goes on from."""
         step = job.attempt.resumed_step if job.attempt else None
         if step is None:
             return None
-        whole = checkpoints.at_step(self.checkpoints_of(job.id), job.spec.nodes, step)
-        return whole.parts[task.index] if whole else None
+        return checkpoints.at_step(self.checkpoints_of(job.id), Gang.of(job.spec), step)
 
     def saw(self, after: Job | None, before: Job | None) -> None:
         """A job changed: what is remembered of it may be over."""
         job = after or before
         assert job is not None
         if after is None or after.state.ended:
-            for index in (self.known, self.seen, self.preparing, self.spoiled, self.saving, self.pending):
+            for index in (
+                self.known, self.seen, self.preparing, self.spoiled, self.saving, self.pending, self.asked, self.idle,
+            ):  # fmt: skip
                 if index:
                     index.pop(job.id, None)
             return

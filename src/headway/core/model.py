@@ -119,6 +119,8 @@ class Outcome:
     unasked: bool = False  # Its ranks ended well before they were told of any end: no echo of a notice.
     unkept: str = ""  # What of its files could not be kept, and why.
     over_at: float | None = None  # When its ranks were over, by our own clock, where its files took longer.
+    idle: bool = False  # Of a gang: it was over before it had begun to write anything that is kept.
+    cut_off: bool = False  # And its ranks were killed, or failed: they may have been about to.
 
     @property
     def ok(self) -> bool:

@@ -53,6 +53,7 @@ class Agent:
         return self.machine.agent is self
 
     def end(self) -> None:
+        self.simulation.oracle.agent_deaths[self.machine.name].append(self.world.now)
         for call in self._calls.values():
             call.hang_up()
         self.machine.agent = None
@@ -252,6 +253,7 @@ class Agent:
     # --- checkpoints ---
 
     def saw_saved(self, key: str) -> None:
+        self._take(agent.Wrote(key))  # It hears of the first byte; to see that all is there takes longer.
         self.machine.after(self.world.between(0.05, 0.5), self._look, key)
 
     def _look(self, key: str) -> None:
@@ -290,6 +292,7 @@ class Agent:
             return False
         saved.stored, saved.storage = saved.newest, self._mark
         saved.report = {"step": saved.newest, "how": "renamed", "key": name, "bytes": 1, "files": 1, "at": 0.0}
+        saved.report |= {"late": True} if saved.late else {}
         self._take(agent.CheckpointStored(key, saved.report, self._mark))
         return True
 

@@ -216,15 +216,23 @@ class Machine:
             self._end(process, process.script.exit_code, None, "")
 
     def _saves(self, process: Process, number: int) -> None:
-        if process.died is None and not process.termed:
-            self._save(process, number * process.script.saves_every_s)
-            self.after(process.script.saves_every_s, self._saves, process, number + 1)
+        """It saves at its next step, which all of its gang make together: none without the others."""
+        began, every_s = self.simulation.oracle.in_step_since(process), process.script.saves_every_s
+        if process.died is not None or process.termed or not self.simulation.oracle.in_step(process):
+            return
+        left_s = began + number * every_s - self.world.now
+        if left_s > 0.001 or self.simulation.oracle.sleeps(process):
+            self.after((min(left_s, every_s) if left_s > 0.001 else 0.5) * self.rate, self._saves, process, number)
+            return
+        self._save(process, number * every_s)
+        self.after(every_s, self._saves, process, number + 1)
 
     def _save(self, process: Process, steps: int, on_notice: bool = False) -> None:
         """A rank has finished a checkpoint, so many steps after the one that it began from."""
         saved = self.disk.saved.setdefault(process.task, Saved())
         if saved.restored + steps > saved.newest:
             saved.steps.append(saved.restored + steps)
+            saved.late = on_notice
             self.simulation.checkpoints.finished(process, saved.newest, on_notice)
             if self.agent is not None:
                 self.agent.saw_saved(process.task)
@@ -245,8 +253,9 @@ class Machine:
 
     def _cleaned_up(self, process: Process) -> None:
         if process.died is None:
-            if process.script.saves_every_s and not process.orphan:
-                self._save(process, int(self.world.now - process.born) + 1, on_notice=True)
+            began = self.simulation.oracle.in_step_since(process)
+            if process.script.saves_every_s and not process.orphan and began < self.world.now:
+                self._save(process, int(self.world.now - began) + 1, on_notice=True)
             self._end(process, 143, None, "us")
 
     def _end(self, process: Process, exit_code: int | None, signal: int | None, by: str) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headway.sim.run import Simulation
     from headway.sim.server import Server
 
+FOREVER = float("inf")
 CLOCK_ERROR = 1.005  # A node's clock may be wrong by less than this; the server's one percent covers it.
 
 LIMIT_ERROR = 0.985  # The server follows a clock that was set by one percent at most.
@@ -67,6 +68,7 @@ class Oracle:
         self.lease_until: dict[str, float] = {}
         self.newest_lease: dict[str, tuple[float, float]] = {}  # From when, until when: a shorter one may follow.
         self.lapses: dict[str, list[float]] = defaultdict(list)  # When a node had lost its lease, or its life.
+        self.agent_deaths: dict[str, list[float]] = defaultdict(list)
         self.keeper_deaths: dict[str, list[float]] = defaultdict(list)
         self.preempted: set[tuple[JobId, int]] = set()  # However their ranks end: it may be the notice's echo.
         self.asleep: set[str] = set()
@@ -219,6 +221,24 @@ class Oracle:
         if not process.orphan:
             real.ended[task, process.rank] = (exit_code, by)
 
+    def in_step_since(self, process: Process) -> float:
+        """Since when a rank makes steps: those of several nodes wait for each other; for ever, if one never comes."""
+        job, attempt, _ = split_key(process.task)
+        spec, born = self.jobs[job].spec, self.real[job, attempt].born
+        if spec.nodes == 1:
+            return process.born
+        return max(each.born for each in born.values()) if len(born) == spec.nodes * spec.ranks_per_node else FOREVER
+
+    def in_step(self, process: Process) -> bool:
+        """Whether all that it waits for are alive."""
+        job, attempt, _ = split_key(process.task)
+        return self.jobs[job].spec.nodes == 1 or not self.real[job, attempt].ended
+
+    def sleeps(self, process: Process) -> bool:
+        """Whether it waits for a rank on a machine that sleeps."""
+        job, attempt, _ = split_key(process.task)
+        return self.jobs[job].spec.nodes > 1 and any(node in self.asleep for node in self.real[job, attempt].nodes)
+
     def stopped_by_lease(self, task: str) -> None:
         """A keeper ends what may soon have no lease. The next grant may come in time, but too late for these."""
         job, attempt, _ = split_key(task)
@@ -266,6 +286,11 @@ class Oracle:
         since, nodes = self.places[job, attempt]
         deaths = [when for node in nodes for when in self.keeper_deaths[node]]
         return not any(when >= since for when in deaths) and not any(self.lapsed_since(node, since) for node in nodes)
+
+    def agents_lived(self, job: JobId, attempt: int) -> bool:
+        """Whether no agent of an attempt has died since it was placed: the next does not know all that it knew."""
+        since, nodes = self.places[job, attempt]
+        return not any(when >= since for node in nodes for when in self.agent_deaths[node])
 
     def machine_died(self, node: str) -> None:
         self.lapses[node].append(self.world.now)

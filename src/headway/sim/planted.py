@@ -303,8 +303,8 @@ def _no_checkpoint_fence() -> Iterator[None]:
 
 @plant("an attempt begins from the oldest checkpoint", keeper_dies_per_hour=120.0)
 def _oldest() -> Iterator[None]:
-    def oldest(found: Any, tasks: int) -> Any:
-        complete = [whole for whole in checkpoints.gather(found, tasks) if whole.complete]
+    def oldest(found: Any, gang: Any) -> Any:
+        complete = [whole for whole in checkpoints.gather(found, gang) if whole.complete]
         return complete[0] if complete else None
 
     with _put(checkpoints, "newest", oldest):

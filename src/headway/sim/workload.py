@@ -28,6 +28,14 @@ Failed = Callable[[UserError], bool]
 FOREVER = float("inf")
 KINDS = ("good", "good", "good", "good", "long", "failing", "flaky", "one fails", "limited", "hanging")
 GB = 2**30
+SAVERS: tuple[Callable[[int], frozenset[int]], ...] = (  # Each task its share; the first, the last, or two for all.
+    lambda nodes: frozenset(range(nodes)),
+    lambda nodes: frozenset(range(nodes)),
+    lambda nodes: frozenset({0}),
+    lambda nodes: frozenset({0}),
+    lambda nodes: frozenset({nodes - 1}),
+    lambda nodes: frozenset({0, nodes - 1}),
+)
 LOSSES_MAX = (PLATFORM_MAX, PLATFORM_MAX, PLATFORM_MAX, 3, 1)  # Without a new step in between.
 
 
@@ -39,6 +47,7 @@ class Plan:
     kind: str
     spec: JobSpec
     base: Script
+    savers: frozenset[int] = frozenset({0})  # The tasks of which a rank saves.
     fails: int = 0  # How often the code fails before it succeeds.
     acknowledged: JobId | None = None
     cancel_sent: set[JobId] = field(default_factory=set)
@@ -97,11 +106,17 @@ class Workload:
             leaves_s=world.between(0.1, 30.0) if world.happens(0.15) else 0.0,
             saves_every_s=Random(f"{world.seed} {name}").choice(EVERY_S),
         )
-        return Plan(name, kind, spec, base, fails={"failing": 1000, "one fails": 1000, "flaky": 2}.get(kind, 0))
+        savers = Random(f"{world.seed} {name} savers").choice(SAVERS)(nodes)
+        fails = {"failing": 1000, "one fails": 1000, "flaky": 2}.get(kind, 0)
+        return Plan(name, kind, spec, base, savers, fails)
+
+    def savers(self, job: Job) -> frozenset[int]:
+        """The tasks that save, as only the user's code knows it."""
+        return self.plans[job.spec.name].savers
 
     def script(self, task: str, rank: int) -> Script:
         """What this rank's code does. Code that is flaky fails in so many attempts, then no more."""
-        job, attempt, _ = split_key(task)
+        job, attempt, index = split_key(task)
         plan = self.plans[self.simulation.oracle.jobs[job].spec.name]
         fails = plan.failing.get((job, attempt))
         if fails is None:
@@ -113,7 +128,7 @@ class Workload:
             runs_s = FOREVER
         guilty = fails and (rank == 0 or plan.kind != "one fails")
         last = (rank + 1) % plan.spec.ranks_per_node == 0
-        every_s = base.saves_every_s if last else 0
+        every_s = base.saves_every_s if last and index in plan.savers else 0
         return replace(base, runs_s=runs_s, exit_code=1 if guilty else 0, saves_every_s=every_s)
 
     # --- what they do ---

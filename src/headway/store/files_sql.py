@@ -71,7 +71,9 @@ class FileWriter:
         self._run(statements.put_checkpoint, checkpoints)
         self._run(statements.put_artifact, artifacts)
         changed = [
-            (each.state, int(each.pinned), seqs[each.job], *each.id[1:]) for each in files.changed if each.job in seqs
+            (each.state, int(each.pinned), rows.to_json(each.savers), seqs[each.job], *each.id[1:])
+            for each in files.changed
+            if each.job in seqs
         ]
         self._run(statements.change_checkpoint, changed)
         self._run(
@@ -182,7 +184,7 @@ class FileStatements:
 
     @cached_property
     def change_checkpoint(self) -> str:
-        return self._made.update(schema.checkpoints, ["state", "pinned"], ["job", "attempt", "task", "step"])
+        return self._made.update(schema.checkpoints, ["state", "pinned", "savers"], ["job", "attempt", "task", "step"])
 
     @cached_property
     def drop_checkpoint(self) -> str:

@@ -54,7 +54,8 @@ class MemoryFiles:
         for entry in files.changed:
             there = self._checkpoints.get(entry.job, {}).get(entry.id[1:])
             if there is not None:
-                self._checkpoints[entry.job][entry.id[1:]] = replace(there, state=entry.state, pinned=entry.pinned)
+                changed = replace(there, state=entry.state, pinned=entry.pinned, savers=entry.savers)
+                self._checkpoints[entry.job][entry.id[1:]] = changed
         for entry in files.dropped:
             self._checkpoints.get(entry.job, {}).pop(entry.id[1:], None)
         for bundle in files.bundles:

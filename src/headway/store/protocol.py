@@ -116,7 +116,7 @@ class Files:
     """
 
     checkpoints: list[Checkpoint] = field(default_factory=list)  # The same id replaces what is there.
-    changed: list[Checkpoint] = field(default_factory=list)  # Their state and pin, where they are there.
+    changed: list[Checkpoint] = field(default_factory=list)  # Their state, pin and savers, where they are there.
     dropped: list[Checkpoint] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)  # The same task and path replaces what is there.
     bundles: list[Bundle] = field(default_factory=list)  # The same digest replaces what is there.

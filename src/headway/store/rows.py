@@ -299,14 +299,17 @@ def checkpoint_row(entry: Checkpoint, seq: int) -> Row:
         seq, entry.attempt, entry.task, entry.step, entry.how, entry.key, entry.bytes, entry.files, entry.at,
         to_json(dict(entry.metrics)) if entry.metrics else "{}", entry.state, int(entry.pinned),
         entry.unit, plain(entry.found), int(entry.sharded),
+        to_json(entry.savers), to_json(entry.covers), int(entry.late), int(entry.beside),
     )  # fmt: skip
 
 
 def read_checkpoint(row: Row, job: str) -> Checkpoint:
-    _, attempt, task, step, how, key, size, files, at, metrics, state, pinned, unit, found, sharded = row
+    _, attempt, task, step, how, key, size, files, at, metrics, state, pinned, unit, found, sharded, *gang = row
+    savers, covers, late, beside = gang
     return Checkpoint(
         job, attempt, task, step, how, key, size, files, at, json.loads(metrics), state, bool(pinned),
-        unit, found, bool(sharded),
+        unit, found, bool(sharded), tuple(json.loads(savers)), tuple(json.loads(covers)),
+        bool(late), bool(beside),
     )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "r0008"
-KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", "r0004", "r0006", "r0007", REVISION})
+REVISION = "r0009"
+KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", "r0004", "r0006", "r0007", "r0008", REVISION})
 
 metadata = sa.MetaData()
 
@@ -191,6 +191,10 @@ checkpoints = sa.Table(
     _text("unit", "step"),
     _text("found"),
     _int("sharded"),
+    _text("savers", "[]"),
+    _text("covers", "[]"),
+    _int("late"),
+    _int("beside"),
     sqlite_with_rowid=False,
 )
 sa.Index("ix_checkpoints_key", checkpoints.c.key)

@@ -1,0 +1,107 @@
+"""Finding out who saves in a gang: nodes are asked whether their tasks have written anything, and are heard.
+
+Asked only while it is open: the first time that some tasks have saved and others have not. What was found out is
+written down with the shares (core/savers.py has the rule); what memory alone holds is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from headway.control.book import Book
+from headway.control.desk import Desk
+from headway.core import checkpoints, savers
+from headway.core.checkpoints import AUTO, Gang, Whole
+from headway.core.events import Event
+from headway.core.model import OVER, Job, NodeId, Outcome, Phase, split_key, task_key
+from headway.core.savers import Standing
+from headway.core.signals import Progressed
+
+
+def hear(desk: Desk, node: NodeId, said: Mapping[str, Any]) -> None:
+    """Take in which tasks of a node had written nothing when they heard that others have saved."""
+    for key, step in said.items():
+        job_id, attempt, index = split_key(str(key))
+        job = desk.book.jobs.get(job_id)
+        if job is None or job.number != attempt or not isinstance(step, int):
+            continue
+        if any(task.index == index and task.node == node for task in job.alive):
+            desk.touched.add(job_id)
+            heard = {task: of for task, of in desk.book.trail.idle.get(job_id, {}).items() if task[0] == attempt}
+            desk.book.trail.idle[job_id] = heard | {(attempt, index): max(step, heard.get((attempt, index), -1))}
+            settle(desk, job)
+
+
+def task_ended(desk: Desk, job: Job, index: int, outcome: Outcome) -> Job:
+    """A task is about to be over, and perhaps never wrote anything. Returns the job as it is then."""
+    return settle(desk, job, {index: outcome})
+
+
+def tasks_lost(desk: Desk, job: Job, tasks: Iterable[int]) -> Job:
+    """These are about to be over without a word: what they said last is all that anybody knows."""
+    return settle(desk, job, dict.fromkeys(tasks))
+
+
+def settle(desk: Desk, job: Job, ends: Mapping[int, Outcome | None] = MappingProxyType({})) -> Job:
+    """Note who saves, as far as it is known by now; tell what is whole by that; and ask about the rest."""
+    trail, gang = desk.book.trail, Gang.of(job.spec)
+    if job.attempt is None or gang.tasks == 1 or gang.saved_by != AUTO:
+        return job
+    over = {task.index: task.outcome for task in job.attempt.tasks if task.phase in OVER} | dict(ends)
+    idle = {index: step for (attempt, index), step in trail.idle.get(job.id, {}).items() if attempt == job.number}
+    never_wrote = frozenset(index for index, outcome in over.items() if outcome is not None and outcome.idle)
+    cut_off = frozenset(index for index, outcome in over.items() if outcome is not None and outcome.cut_off)
+    standing = Standing(job.number, idle, frozenset(over), never_wrote, cut_off)
+    before = complete_steps(desk, job)
+    noted = savers.settle(trail.checkpoints_of(job.id), gang, standing)
+    if noted:
+        trail.put(job.id, noted)
+        desk.keep.changed.extend(noted)
+    _ask(desk.book, job, gang)
+    fresh = [whole for step, whole in complete_steps(desk, job).items() if step not in before]
+    return announce(desk, job, fresh)
+
+
+def complete_steps(desk: Desk, job: Job) -> dict[int, Whole]:
+    mine = [each for each in desk.book.trail.checkpoints_of(job.id) if each.attempt == job.number]
+    return {whole.step: whole for whole in checkpoints.gather(mine, Gang.of(job.spec)) if whole.complete}
+
+
+def announce(desk: Desk, job: Job, wholes: Iterable[Whole]) -> Job:
+    """These have become whole just now."""
+    for whole in wholes:
+        size, files = sum(part.bytes for part in whole.parts), sum(part.files for part in whole.parts)
+        data = {"step": whole.step, "unit": whole.unit, "how": whole.how, "bytes": size, "files": files}
+        if whole.found:
+            data["found"] = whole.found
+        desk.say(Event("CheckpointCommitted", desk.now, job.id, job.number, data))
+        job = desk.step(job, Progressed(job.number, committed_step=whole.step))
+    return job
+
+
+def _ask(book: Book, job: Job, gang: Gang) -> None:
+    found = savers.question(book.trail.checkpoints_of(job.id), gang, job.number)
+    if found is None:
+        book.trail.asked.pop(job.id, None)
+    elif book.trail.asked.get(job.id) != (job.number, *found):
+        book.trail.asked[job.id] = (job.number, *found)
+        book.touched.update(task.node for task in job.alive if task.index in found[1])
+
+
+def asks_anew(book: Book, node: NodeId, asked: Mapping[str, int]) -> bool:
+    """Whether this node is to be asked what it was not asked before."""
+    return bool(book.trail.asked) and bool(questions(book, node).items() - asked.items())
+
+
+def questions(book: Book, node: NodeId) -> dict[str, int]:
+    """For tasks of this node: the newest step that others have saved, of which nobody knows whether these have it."""
+    asked: dict[str, int] = {}
+    for job_id, (attempt, step, tasks) in book.trail.asked.items():
+        job, heard = book.jobs.get(job_id), book.trail.idle.get(job_id, {})
+        for task in job.alive if job is not None and job.number == attempt else ():
+            due = task.index in tasks and task.node == node and task.phase is Phase.GOING
+            if due and heard.get((attempt, task.index), -1) < step:
+                asked[task_key(job_id, attempt, task.index)] = step
+    return asked
