@@ -558,7 +558,7 @@ class Agent:
             self.ship_backoff_s = self.ship_at_s = 0.0
             self.happened(Troubled("logs", ""))
             if result.ranges:
-                self.happened(Shipped(result.ranges, result.storage))
+                self.happened(Shipped(result.ranges, result.storage, result.printed))
             for task, sizes in result.shrunk.items():
                 self.happened(OutputShrank(task, sizes))
             return

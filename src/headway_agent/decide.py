@@ -331,7 +331,7 @@ def _salvaging(state: State, fact: Salvaging, now: float, acts: list[Act]) -> No
 
 def _stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:
     if fact.task in state.tasks:
-        progress.stepped(state, fact.task, fact.step)
+        progress.stepped(state, fact.task, fact.step, fact.printed_as)
 
 
 def _wrote(state: State, fact: Wrote, now: float, acts: list[Act]) -> None:

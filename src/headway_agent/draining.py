@@ -30,6 +30,8 @@ def shipped(state: State, fact: Shipped, now: float, acts: list[Act]) -> None:
             continue  # Forgotten, or sent back to an earlier byte, while this was under way.
         task.shipped[stream] = piece.end
         state.ranges.append(piece)
+        # With the output goes the step that it tells: if this is the last of a machine, both are what is left of it.
+        progress.printed(state, task.key, fact.printed.get(task.key) or {})
         settle_drained(state, task, now)
 
 

@@ -163,6 +163,7 @@ class Range:
 class Shipped:
     ranges: Sequence[Range]
     storage: str = ""
+    printed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # By task: its newest steps in it, by unit.
 
 
 @dataclass(frozen=True)
@@ -208,10 +209,11 @@ class Salvaging:
 
 @dataclass(frozen=True)
 class Stepped:
-    """The task's own metrics name this step."""
+    """The task has told that it is at this step."""
 
     task: str
     step: int
+    printed_as: str = ""  # As a step or an epoch in its output; empty where it tells it elsewhere.
 
 
 @dataclass(frozen=True)

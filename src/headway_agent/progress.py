@@ -33,6 +33,7 @@ class Progress:
     dumps: list[Mapping[str, Any]] = field(default_factory=list)
     under_way: set[str] = field(default_factory=set)  # Of these: said in a sync that has no reply yet.
     step: int | None = None
+    printed_as: str = ""  # The unit in which its output tells its step; empty where something else does.
     step_told: int | None = None
     idle: int | None = None  # The newest step that others of its gang have saved, when it had written nothing.
     idle_told: int | None = None
@@ -93,8 +94,17 @@ def dumped(state: State, fact: Dumped) -> None:
     of(state, fact.task).dumps.append(said)
 
 
-def stepped(state: State, task: str, step: int) -> None:
-    _seen_step(of(state, task), step)
+def stepped(state: State, task: str, step: int, printed_as: str = "") -> None:
+    mine = of(state, task)
+    mine.printed_as = printed_as
+    _seen_step(mine, step)
+
+
+def printed(state: State, task: str, told: Mapping[str, int]) -> None:
+    """Output that went into storage tells these steps."""
+    mine = state.progress.get(task)
+    if mine is not None and mine.printed_as in told:
+        _seen_step(mine, told[mine.printed_as])
 
 
 def wrote(state: State, task: str) -> None:
@@ -227,7 +237,7 @@ def add_to(body: dict[str, Any], state: State, now: float) -> Told:
     for key, mine in state.progress.items() if state.storage is not None else ():
         fresh = [each for each in (*mine.checkpoints, *mine.artifacts) if each not in mine.under_way]
         fresh = [] if body["wait_s"] else fresh
-        checkpoints += [mine.checkpoints[each] for each in fresh if each in mine.checkpoints]
+        checkpoints += [_aged(mine.checkpoints[each], now) for each in fresh if each in mine.checkpoints]
         artifacts += [mine.artifacts[each] for each in fresh if each in mine.artifacts]
         told.bad += mine.bad
         told.dumps += mine.dumps
@@ -248,6 +258,13 @@ def add_to(body: dict[str, Any], state: State, now: float) -> Told:
         told.notice = True
     state.notice_due = False
     return told
+
+
+def _aged(checkpoint: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    """With how long ago it was saved, instead of when: clocks differ."""
+    said = dict(checkpoint)
+    saved_s = said.pop("saved_s", None)
+    return said if saved_s is None else dict(said, saved_ago_s=round(max(0.0, now - saved_s), 3))
 
 
 def answered(state: State, told: Told, reply: Mapping[str, Any], now: float) -> None:

@@ -82,6 +82,7 @@ class Pack:
         self.more = False  # Something was left for another round.
         self.storage = ""  # The mark of the place in which it was stored.
         self.shrunk: dict[str, dict[str, int]] = {}  # By task: sizes, where files are shorter than they were.
+        self.printed: dict[str, dict[str, int]] = {}  # By task: the newest steps that its first rank tells, by unit.
 
     def add(self, wanted: Wanted) -> None:
         sizes = wanted.sizes if wanted.sizes is not None else output_sizes(wanted.directory)
@@ -109,6 +110,21 @@ class Pack:
                 self.pieces.append(piece)
                 self.size += len(piece)
                 room -= len(piece)
+                if slot == min(sizes, key=_by_rank):
+                    self._read_steps(wanted.task, piece)
+
+    def _read_steps(self, task: str, piece: bytes) -> None:
+        from headway_agent.printed_steps import PrintedSteps  # Here: an idle node need not carry it.
+
+        steps = PrintedSteps()
+        steps.feed(piece)
+        if steps.latest:
+            self.printed[task] = steps.latest
+
+
+def _by_rank(slot: str) -> tuple[int, bool]:
+    rank, stream = slot.split("/")
+    return int(rank), stream != "out"
 
 
 def make_pack(wanted: Sequence[Wanted], key: str) -> Pack:

@@ -21,10 +21,12 @@ from headway_agent.decide import (
     NotAnswered,
     NoticeHeard,
     Preparing,
+    Range,
     RankExited,
     Salvage,
     Salvaged,
     Salvaging,
+    Shipped,
     Spawned,
     State,
     Stepped,
@@ -226,6 +228,35 @@ def test_steps_ride_along_and_have_a_sync_of_their_own_only_now_and_then() -> No
     assert progress.has_news(state, 15.0)
     assert exchange(state, now=11.0)[0]["steps"] == {T: 7}
     assert "steps" not in exchange(state, now=12.0)[0]
+
+
+def shipped(**printed: int) -> Shipped:
+    return Shipped([Range(T, 0, "out", 0, 10, "pack", 0)], printed={T: printed})
+
+
+@pytest.mark.parametrize(
+    ("told", "printed", "step"),
+    [
+        (Stepped(T, 7, "step"), {"step": 9, "epoch": 2}, 9),
+        (Stepped(T, 1, "epoch"), {"step": 9, "epoch": 2}, 2),
+        (Stepped(T, 7, "step"), {"step": 3}, 7),
+        (Stepped(T, 7), {"step": 900}, 7),  # It logs its steps: what it prints may be others.
+    ],
+)
+def test_with_output_goes_the_step_that_it_tells(told: Stepped, printed: dict[str, int], step: int) -> None:
+    state = a_going()
+    state.tasks[T].resumable = True
+    agent.decide(state, told, 10.0)
+    agent.decide(state, shipped(**printed), 10.5)
+    assert exchange(state, now=11.0)[0]["steps"] == {T: step}
+
+
+def test_a_checkpoint_is_told_with_how_long_ago_it_was_saved() -> None:
+    state = a_going()
+    fact = stored()
+    agent.decide(state, CheckpointStored(T, dict(fact.checkpoint, saved_s=3.0), fact.storage), 5.0)
+    (said,) = exchange(state, now=9.0)[0]["checkpoints"]
+    assert (said["saved_ago_s"], "saved_s" in said) == (6.0, False)
 
 
 def test_a_bad_checkpoint_is_told_and_another_one_is_restored() -> None:

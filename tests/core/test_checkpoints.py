@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from headway.core.account import DAMAGED, Loss, account, loss_of, set_backs
 from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, Gang, at_step, gather, named, newest, to_drop, unit_of
-from headway.core.model import Attempt, Cause
+from headway.core.lifecycle import step
+from headway.core.model import Attempt, Cause, Job, Outcome
 from headway.core.progress_spec import Keeping
+from headway.core.signals import Claimed, NodeLost, Placed, Progressed, Seat, StopDecided, TaskEnded
+from headway.core.spec import JobSpec
 
 
 def a_checkpoint(step: int, attempt: int = 1, task: int = 0, **fields: Any) -> Checkpoint:
@@ -153,6 +156,44 @@ LOST = Attempt(1, (), 10.0, 20.0, 100.0, Cause.NODE_LOST, seen_step=130, committ
 def test_steps_lost_are_those_seen_and_not_committed_and_seconds_run_from_the_newest_commit() -> None:
     assert loss_of(LOST) == Loss(30, 20.0)
     assert loss_of(LOST, lambda attempt: 0.5) == Loss(30, 20.0, 10.0)
+
+
+def test_seconds_lost_end_with_the_work_not_with_the_news_of_it() -> None:
+    assert loss_of(replace(LOST, seen_at=90.0), lambda attempt: 0.5) == Loss(30, 10.0, 5.0)
+    assert loss_of(replace(LOST, seen_at=80.0)) == Loss(30, 0.0)
+    assert loss_of(replace(LOST, seen_at=1000.0)) == Loss(30, 20.0)
+
+
+RUNS = step(step(Job("j1", JobSpec(("x",), "train"), "ada", 0.0), Placed((Seat("n1"),)), 0.0), Claimed(1, 0), 10.0)
+SAVED = step(RUNS, Progressed(1, committed_step=100, saved_at=40.0), 55.0)
+
+
+@pytest.mark.parametrize(
+    ("ends", "seconds"),
+    [
+        ([(NodeLost(1, "n1"), 60.0)], 20.0),
+        ([(NodeLost(1, "n1", silent_s=10.0), 60.0)], 10.0),
+        ([(NodeLost(1, "n1", silent_s=40.0), 60.0)], 0.0),
+        ([(TaskEnded(1, 0, Outcome(1, cause=Cause.USER_CODE, over_at=45.0)), 60.0)], 5.0),
+        ([(TaskEnded(1, 0, Outcome(1, cause=Cause.USER_CODE)), 60.0)], 20.0),
+        ([(StopDecided(1, Cause.PREEMPTED), 50.0), (TaskEnded(1, 0, Outcome(0, over_at=52.0)), 60.0)], 12.0),
+    ],
+)
+def test_seconds_lost_run_from_the_save_to_the_last_rank_or_the_last_word(ends: Any, seconds: float) -> None:
+    """Saved at 40, in storage and committed at 55: what was done meanwhile is lost as well."""
+    job = SAVED
+    for signal, now in ends:
+        job = step(job, signal, now)
+    assert job.attempt is not None
+    assert loss_of(job.attempt).seconds == seconds
+
+
+def test_a_save_is_never_older_than_its_attempt_nor_newer_than_its_news() -> None:
+    def at(saved_at: float | None) -> float | None:
+        attempt = step(RUNS, Progressed(1, committed_step=1, saved_at=saved_at), 55.0).attempt
+        return attempt.committed_at if attempt else None
+
+    assert [at(None), at(2.0), at(99.0)] == [55.0, 10.0, 55.0]
 
 
 def test_without_a_commit_all_since_the_start_or_the_resumed_step_is_lost() -> None:

@@ -14,6 +14,7 @@ from tests.trainings.journal import Journal
 
 TELLS_WITHIN_S = 5.0  # How far a job is, is told to the server every second or two.
 BRIEF_S = 1.5  # Nobody reads what a task prints that is over so soon, and has kept nothing.
+SLACK_S = 3.0  # For the start and the end of processes on a busy machine, and for what a journal cannot say.
 NOTICE, RANK, RANKS, MACHINE = "notice", "rank", "ranks", "machine"
 
 
@@ -59,6 +60,7 @@ class Evidence:
     unsure_s: float = 0.0  # What was saved so shortly before an end may be lost: nothing tells whether it is whole.
     several: bool = False  # A save is several files: after the very first, more of them are waited for a while.
     tells_begun: bool = False  # It tells the epoch that it is in, not the last one that it has done.
+    price_per_s: float | None = None  # Of all its nodes together.
 
 
 def judge(case: Evidence) -> Verdict:
@@ -69,6 +71,8 @@ def judge(case: Evidence) -> Verdict:
     _restored(case, verdict)
     _result(case, verdict)
     _account(case, verdict)
+    _seconds(case, verdict)
+    _money(case, verdict)
     _steps(case, verdict)
     return verdict
 
@@ -160,6 +164,42 @@ def _account(case: Evidence, verdict: Verdict) -> None:
         if resumed_told != resumed:
             verdict.account_exact = False
             verdict.faults.append(f"attempt {following} is told to resume from step {resumed_told}, it was {resumed}")
+
+
+def _seconds(case: Evidence, verdict: Verdict) -> None:
+    """Seconds told as lost run from the save that the next attempt began from, or the start, to the last sign of it."""
+    ways = {end.attempt: end.way for end in case.ends}
+    for attempt, following in pairwise(case.journal.attempts(case.ranks)):
+        told = case.told["attempts"][attempt - 1]
+        if told.get("seconds_lost") is None:
+            continue
+        resumed = case.journal.began(following)
+        saves = [line.at for line in case.journal.of(attempt, "saved") if line.step == resumed]
+        since = max(saves) if saves else told["started_at"]
+        until = max(line.at for line in case.journal.of(attempt))
+        # That a machine is gone is not seen at once. Nothing else may count what came after the work.
+        most = (told["ended_at"] if ways.get(attempt) == MACHINE else until + SLACK_S) - since
+        if not until - since - SLACK_S <= told["seconds_lost"] <= most + 0.5:
+            verdict.account_exact = False
+            words = f"attempt {attempt}: {told['seconds_lost']:.1f} s told as lost"
+            verdict.faults.append(f"{words}, {until - since:.1f} s were (it went on from step {resumed})")
+
+
+def _money(case: Evidence, verdict: Verdict) -> None:
+    """Money is seconds by price, and the whole is the sum of its parts."""
+    account = case.told.get("account")
+    if account is None or case.price_per_s is None:
+        return
+    for loss in (account["total"], *account["attempts"]):
+        meant = loss["seconds"] * case.price_per_s
+        if loss["seconds"] and abs((loss["money"] or 0.0) - meant) > 0.01 + meant / 1000:
+            verdict.account_exact = False
+            verdict.faults.append(f"{loss['seconds']} s are told to cost {loss['money']}, they cost {meant:.2f}")
+    for what in ("steps", "seconds"):
+        parts = sum(each[what] for each in account["attempts"])
+        if abs(account["total"][what] - parts) > 0.1:
+            verdict.account_exact = False
+            verdict.faults.append(f"{account['total'][what]} {what} told in all, {parts} by attempts")
 
 
 def _steps(case: Evidence, verdict: Verdict) -> None:

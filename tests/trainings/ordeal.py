@@ -47,6 +47,7 @@ class Ordeal:
     seed: int = 1
     job: str = ""
     steps: int = 0
+    price_per_hour: float = 0.0
     ends: list[End] = field(default_factory=list)
 
     # --- the training ---
@@ -75,6 +76,8 @@ class Ordeal:
         words = ["--bundle" if self.habit.bundle else "--no-bundle", "--workdir", str(place), "--max-retries", "1000"]
         words += ["--nodes", str(self.habit.nodes), "--ranks-per-node", str(self.habit.ranks_per_node)]
         words += ["--env", f"TRAINING_JOURNAL={self.journal_file}", "--env", f"TRAINING_CEILING={self.ceiling_file}"]
+        if self.price_per_hour:
+            self.living.ok("pool", "set", "local", f"price={self.price_per_hour}")
         self.job = self.living.submit(*words, *self.habit.submit, "--", *self._command())
 
     def _command(self) -> list[str]:
@@ -183,6 +186,7 @@ class Ordeal:
             self.journal, self.ends, commits, told, shown, self.undisturbed(),
             self.habit.ranks, self.habit.heeds, printed, self.habit.unsure_s, self.habit.several,
             self.habit.tells_begun,
+            price_per_s=self.price_per_hour * self.habit.nodes / 3600 or None,
         )  # fmt: skip
 
     def _printed(self, attempt: int, bars: bool) -> int:

@@ -116,6 +116,39 @@ def test_the_account_is_that_of_the_journal() -> None:
     assert judge(cut).account_exact, "no more than its log says can be known of a machine that is gone"
 
 
+def lost_s(seconds: float, **more: Any) -> Evidence:
+    """Saved step 20 at 20.2 s, killed at 25.5 s; its last line is of 25.0 s."""
+    attempts = [
+        {**told((None, 5))["attempts"][0], "started_at": -1.0, "ended_at": 33.0, "seconds_lost": seconds},
+        *told((20, 0))["attempts"],
+    ]
+    return replace(CALM, told={**CALM.told, "attempts": attempts}, **more)
+
+
+def test_seconds_lost_are_those_of_the_journal() -> None:
+    assert judge(lost_s(5.3)).faults == []
+    missed = judge(lost_s(0.3))
+    assert (missed.account_exact, missed.faults) == (
+        False,
+        ["attempt 1: 0.3 s told as lost, 4.8 s were (it went on from step 20)"],
+    )
+    assert not judge(lost_s(15.0)).account_exact, "an interval was counted twice"
+    assert not judge(lost_s(12.0)).account_exact, "storing what it left was counted"
+    assert judge(lost_s(12.0, ends=[End(1, MACHINE, 25.5)])).account_exact, "so long nobody knew that it was gone"
+
+
+def test_money_is_seconds_by_price() -> None:
+    def paid(money: float, in_all: int = 5) -> Evidence:
+        loss = {"steps": 5, "seconds": 5.3, "money": money}
+        account = {"total": {**loss, "steps": in_all}, "attempts": [loss]}
+        case = lost_s(5.3, price_per_s=2.0)
+        return replace(case, told={**case.told, "account": account})
+
+    assert judge(paid(10.6)).faults == []
+    assert "are told to cost 5.3, they cost 10.60" in judge(paid(5.3)).faults[0]
+    assert judge(paid(10.6, in_all=10)).faults == ["10 steps told in all, 5 by attempts"]
+
+
 def test_steps_that_are_not_the_job_s_own_are_a_fault() -> None:
     found = judge(replace(CALM, checkpoints=[{"step": 3}, {"step": 2}]))
     assert not found.own_steps

@@ -509,7 +509,8 @@ class Cycle:
             lease_s = pool.lease_s if pool else 1800.0
             over_at = max(session.heard_at + lease_s * 1.01, session.leased_until)
             if mono > over_at + self.settings.lease_margin_s:
-                due.append(GiveUp(node, f"{node} was silent for {show_duration(silent_s)}, longer than its lease"))
+                said = f"{node} was silent for {show_duration(silent_s)}, longer than its lease"
+                due.append(GiveUp(node, said, silent_s))
             elif silent_s > self.settings.silent_after_s and not session.silent and not session.parked:
                 session.silent = True
                 self.book.saw_node(known, False, "silent")
@@ -555,9 +556,10 @@ class GiveUp:
 
     node: NodeId
     detail: str
+    silent_s: float = 0.0
 
     def apply(self, desk: Desk) -> None:
-        lose_node(desk, self.node, self.detail)
+        lose_node(desk, self.node, self.detail, silent_s=self.silent_s)
 
 
 @dataclass(frozen=True, slots=True)

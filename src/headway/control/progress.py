@@ -35,6 +35,7 @@ METRICS_MAX = 100
 PATH_MAX = 1000
 STEP_MAX = 2**62
 UNIT_MAX, FOUND_MAX = 20, 300
+MOST_AGO_S = 7 * 86400.0
 SAVE_STEPS_S = 10.0
 
 Stored = dict[str, tuple[Job, int, int]]
@@ -141,9 +142,10 @@ def read_checkpoint(raw: Mapping[str, Any], job: Job, index: int, now: float) ->
     key = _key(raw["key"], job, "checkpoints")
     size, files = _whole(raw.get("bytes", 0), "bytes"), _whole(raw.get("files", 0), "files")
     unit, found = str(raw.get("unit") or checkpoints.STEP)[:UNIT_MAX], str(raw.get("found") or "")[:FOUND_MAX]
-    # Only our own clock decides anything, so the time of receipt is what is kept.
+    # Only our own clock decides anything, so a node says how long ago it was.
+    at = now - min(max(0.0, float(raw.get("saved_ago_s") or 0.0)), MOST_AGO_S)
     return Checkpoint(
-        job.id, job.number, index, step, how, key, size, files, now, _metrics(raw.get("metrics")),
+        job.id, job.number, index, step, how, key, size, files, at, _metrics(raw.get("metrics")),
         unit=unit, found=found, sharded=bool(raw.get("sharded")),
         covers=_covered(raw.get("covers"), job, index), late=bool(raw.get("late")),
         beside=bool(raw.get("beside")),

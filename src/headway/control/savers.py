@@ -77,7 +77,7 @@ def announce(desk: Desk, job: Job, wholes: Iterable[Whole]) -> Job:
         if whole.found:
             data["found"] = whole.found
         desk.say(Event("CheckpointCommitted", desk.now, job.id, job.number, data))
-        job = desk.step(job, Progressed(job.number, committed_step=whole.step))
+        job = desk.step(job, Progressed(job.number, committed_step=whole.step, saved_at=whole.at))
     return job
 
 

@@ -217,12 +217,12 @@ def _save_node(desk: Desk, session: Session, body: Mapping[str, Any], known: Nod
         desk.save_node(node, not session.closed_because, session.closed_because)
 
 
-def lose_node(desk: Desk, node: str, detail: str, started_anew: bool = False) -> None:
+def lose_node(desk: Desk, node: str, detail: str, started_anew: bool = False, silent_s: float = 0.0) -> None:
     """Every rank on this node is over: it was proven dead, or silent for a whole lease."""
     for job in desk.book.jobs_on(node):
         desk.touched.add(job.id)
         job = savers.tasks_lost(desk, job, [task.index for task in job.alive if task.node == node])
-        desk.step(job, NodeLost(job.number, node, detail, started_anew))
+        desk.step(job, NodeLost(job.number, node, detail, started_anew, silent_s))
     known = desk.book.nodes.get(node)
     if known is not None:
         desk.save_node(replace(known, gone_at=desk.now))

@@ -1,8 +1,9 @@
 """What was lost: steps, seconds and money, per attempt and per cause.
 
-Steps lost are those seen and not committed; seconds lost run from the newest commit (or the start) to the end of an
-attempt that did not succeed. Where an attempt had to begin before what was committed, since checkpoints were damaged,
-what lay between is lost too, as a cause of its own. Pure; prices come from whoever knows the pools.
+Steps lost are those seen and not committed; seconds lost run from the newest save that was committed (or the start) to
+the last that an attempt worked without success: not while its files were stored, nor while a lost node was silent.
+Where one had to begin before what was committed, since checkpoints were damaged, what lay between is lost too, as a
+cause of its own. Pure; prices come from whoever knows the pools.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def loss_of(attempt: Attempt, price: Price = no_price) -> Loss:
     kept = attempt.committed_step if attempt.committed_step is not None else attempt.resumed_step
     steps = max(0, attempt.seen_step - (kept or 0)) if attempt.seen_step is not None else 0
     since = attempt.committed_at if attempt.committed_at is not None else attempt.started_at
-    seconds = max(0.0, attempt.over_at - since)
+    until = attempt.over_at if attempt.seen_at is None else min(attempt.seen_at, attempt.over_at)
+    seconds = max(0.0, until - since)
     per_s = price(attempt)
     return Loss(steps, seconds, None if per_s is None else per_s * seconds)
 

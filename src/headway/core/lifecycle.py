@@ -258,7 +258,9 @@ def _progressed(job: Job, signal: Progressed, now: float) -> Job:
     seen, committed = max(steps, default=None), attempt.committed_step
     if signal.committed_step is not None:
         newest = signal.committed_step if committed is None else max(committed, signal.committed_step)
-        return replace(job, attempt=replace(attempt, seen_step=seen, committed_step=newest, committed_at=now))
+        saved_at = now if signal.saved_at is None else min(now, max(signal.saved_at, attempt.started_at or 0.0))
+        at = max(saved_at, attempt.committed_at or 0.0)
+        return replace(job, attempt=replace(attempt, seen_step=seen, committed_step=newest, committed_at=at))
     return job if seen == attempt.seen_step else replace(job, attempt=replace(attempt, seen_step=seen))
 
 
@@ -280,7 +282,8 @@ def _node_lost(job: Job, signal: NodeLost, now: float) -> Job:
     tasks = attempt.tasks
     for task in hit:
         tasks = _with(tasks, replace(task, phase=Phase.LOST))
-    job = replace(job, attempt=replace(attempt, tasks=tasks))
+    heard_at = max(now - signal.silent_s, attempt.started_at or 0.0)
+    job = replace(job, attempt=replace(attempt, tasks=tasks, seen_at=min(heard_at, attempt.seen_at or heard_at)))
     return _lost(job, Cause.NODE_LOST, signal.detail or signal.node, now, (signal.node,))
 
 

@@ -168,7 +168,7 @@ class Attempt:
     first_step: int | None = (
         None  # The first that it said; where it was restored and says an earlier one, it began anew.
     )
-    seen_at: float | None = None  # When it said the newest.
+    seen_at: float | None = None  # When the node was last heard that was lost: until then it is known to have worked.
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:

@@ -76,6 +76,7 @@ class Progressed:
     attempt: int
     seen_step: int | None = None
     committed_step: int | None = None
+    saved_at: float | None = None  # When what was committed was saved, which may be a while before.
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ class NodeLost:
     node: NodeId
     detail: str = ""
     started_anew: bool = False  # It is there again: what its tasks left on its disk may be too.
+    silent_s: float = 0.0  # For how long nothing had been heard of it; 0 where its death was seen as it came.
 
 
 @dataclass(frozen=True, slots=True)
