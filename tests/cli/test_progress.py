@@ -129,6 +129,7 @@ def test_the_flags_become_words_of_the_job(fake: FakeServer, headway: Callable, 
     flags = ["--param", "lr=0.1", "--seed", "7", "--input", "data=x.csv", "--input", "web=https://h/x"]
     flags += ["--volume", "scratch=/mnt", "--outputs", "output/", "--checkpoint-keep", "5", "--notice-signal", "usr1"]
     flags += ["--stalled-after", "30m", "--pending-max", "2h"]
+    flags += ["--max-retries", "4", "--max-losses", "7", "--max-losses-per-day", "30"]
     flags += ["--checkpoint-dir", "outputs/", "--checkpoint-dir", "runs", "--saved-by", "first"]
     shown = headway("run", "--dry-run", "--json", *flags, "train.py").json
     assert shown["params"] == {"lr": 0.1}
@@ -140,6 +141,7 @@ def test_the_flags_become_words_of_the_job(fake: FakeServer, headway: Callable, 
     assert shown["checkpoint"]["keep_last"] == 5
     assert (shown["checkpoint"]["dir"], shown["checkpoint"]["saved_by"]) == (["outputs", "runs"], "first")
     assert shown["notice"]["signal"] == "SIGUSR1"
+    assert (shown["retries"], shown["retry"]["platform_max"], shown["retry"]["platform_max_per_day"]) == (4, 7, 30)
     assert (shown["limits"]["stalled_after"], shown["limits"]["pending"]) == (1800.0, 7200.0)
     assert shown["workdir"] == str(place)
 

@@ -14,8 +14,8 @@ from tests.trainings.ordeal import Ordeal, plan
 
 pytestmark = pytest.mark.real
 FULL = os.environ.get("HEADWAY_TEST_TRAININGS") == "full"
-# An interval of 8 s: one that is missed, or counted twice, is more than the slack of the judge.
-SLOW = Habit("an account that is exact", "in_place.py", ("--rename",), every=20, pace_s=0.4)
+# An interval of 6 s: one that is missed, or counted twice, is more than the slack of the judge.
+SLOW = Habit("an account that is exact", "in_place.py", ("--rename",), every=12, pace_s=0.5)
 
 
 def test_the_account_is_exact_against_the_journal(living: Living) -> None:

@@ -38,6 +38,8 @@ def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--saved-by", type=click.Choice(["auto", "first", "all"]), help="Which nodes save. [default: auto]"
         ),
+        click.option("--max-losses", metavar="N", type=int, help="Lost machines without a new step. [default: 20]"),
+        click.option("--max-losses-per-day", metavar="N", type=int, help="The same, whatever lies between."),
         click.option("--notice-signal", metavar="SIGNAL", help="What tells a rank to save. [default: SIGTERM]"),
         click.option("--stalled-after", metavar="TIME", help="End it when nothing is written for this time."),
         click.option("--secret", "secrets", metavar="VAR=NAME", multiple=True, help="A secret, as a variable."),
@@ -59,6 +61,8 @@ def keeping_given(given: dict[str, Any], base: Mapping[str, Any], cwd: str) -> d
         _merge(found, base, key, pairs)
     limits = {"stalled_after": given.pop("stalled_after"), "pending": given.pop("pending_max")}
     _merge(found, base, "limits", {name: value for name, value in limits.items() if value is not None})
+    losses = {"platform_max": given.pop("max_losses"), "platform_max_per_day": given.pop("max_losses_per_day")}
+    _merge(found, base, "retry", {name: value for name, value in losses.items() if value is not None})
     signal, outputs = given.pop("notice_signal"), given.pop("outputs")
     checkpoint = {"keep_last": given.pop("checkpoint_keep"), "saved_by": given.pop("saved_by")}
     checkpoint["dir"] = list(given.pop("checkpoint_dir")) or None
