@@ -16,7 +16,7 @@ import traceback
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from headway_agent import artifacts, completeness, file_formats, own_steps, sdk_lines, staged_files
+from headway_agent import artifacts, completeness, file_formats, sdk_lines, staged_files
 from headway_agent.charges import Charge
 from headway_agent.completeness import CUT, WHOLE
 from headway_agent.file_events import GATHER_S, NEVER, STAGED, UNSURE, Caught, FileEvents, Printed
@@ -470,7 +470,8 @@ class Checkpointer:
             "at": at,
         }
         report["metrics"] = dict(snapshot.metrics)
-        report["saved_s"] = boottime_s() - max(0.0, time.time() - _newest_ns(snapshot) / 1e9)
+        if snapshot.written_ns:
+            report["saved_s"] = boottime_s() - max(0.0, time.time() - snapshot.written_ns / 1e9)
         report["unit"] = snapshot.unit
         if any(shard_of(path) is not None for path in snapshot.files):
             report["sharded"] = True
@@ -514,9 +515,7 @@ class Checkpointer:
         due = bool(charge.end) or now - charge.step_said_s >= STEPS_EVERY_S
         if step is not None and step != charge.step_said and due:
             charge.step_said, charge.step_said_s = step, now
-            steps = charge.knowledge.steps
-            unit = steps.unit or own_steps.STEP
-            self._tell(Stepped(charge.key, step, unit if steps.metrics is None or unit != own_steps.STEP else ""))
+            self._tell(Stepped(charge.key, step, charge.knowledge.steps.printed_as))
 
     # --- artifacts ---
 
@@ -584,12 +583,6 @@ class Checkpointer:
         if charge.end and now - charge.left.said_s >= GETTING_ON_EVERY_S:
             charge.left.said_s = now
             self._tell(Salvaging(charge.key, min(charge.left.stored_bytes, charge.left.total), charge.left.total))
-
-
-def _newest_ns(snapshot: completeness.Snapshot) -> int:
-    """When the newest of its files that are new was written; of what is kept once more, of all."""
-    new = [snapshot.files[path] for path in snapshot.new if path in snapshot.files]
-    return max(changed_ns for _, changed_ns, _ in new or snapshot.files.values())
 
 
 def _has_writer(path: str) -> bool:

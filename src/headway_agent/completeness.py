@@ -96,6 +96,12 @@ class Snapshot:
     sources: Mapping[str, Closed] = field(default_factory=dict)  # Of these the bytes were put by.
     before: frozenset[str] = frozenset()  # These are being written anew: as they were kept last.
 
+    @property
+    def written_ns(self) -> int:
+        """When the newest of its files that are new was written; of what is kept once more, of all."""
+        new = [self.files[path] for path in self.new if path in self.files]
+        return max((changed_ns for _, changed_ns, _ in new or self.files.values()), default=0)
+
 
 # --- what is told ---------------------------------------------------------------------------------------------------
 

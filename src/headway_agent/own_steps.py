@@ -47,6 +47,12 @@ class Steps:
         others = [told[unit] for unit in TOLD_UNITS if unit in told]
         return next((number for number in others if not self.unit or number >= self.last), None)
 
+    @property
+    def printed_as(self) -> str:
+        """The unit in which its output tells how far it is; empty where its metrics do."""
+        unit = self.unit or STEP
+        return unit if self.metrics is None or unit != STEP else ""
+
     def told(self) -> dict[str, int]:
         """How far the job has told it is, by unit. What it logs goes before what it prints."""
         return self.printed if self.metrics is None else {**self.printed, STEP: self.metrics}
