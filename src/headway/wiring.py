@@ -315,19 +315,21 @@ def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = Fa
     from headway.api.following import Standing
     from headway.api.services import Hub, Services
     from headway.control.leadership import Away
+    from headway.control.saying import hide
     from headway.engines.agent_zip import build
     from headway.store.protocol import ServerSeen
 
     settings = resolved.settings
     store, storage, agent = open_store(settings, home), open_storage(settings, home), build()
     found = look_at_storage(store, storage, settings, accept_storage)
+    hide(token := read_token(home))
     standing = Standing(leading=False)
     about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
     about["store"] = "postgresql" if is_shared(settings) else "sqlite"
     about["storage"] = "folder" if storage.local_dir() else settings.storage_url
     about["storage_id"] = found.identity.id if found.identity else ""
     services = Services(
-        settings, store, storage, Away(lambda: standing.leader), Hub(), read_token(home), agent.data, agent.version,
+        settings, store, storage, Away(lambda: standing.leader), Hub(), token, agent.data, agent.version,
         new_id, time.time(), time.time, time.monotonic, about, standing, engines(),
         key_ring(settings, home),
     )  # fmt: skip
@@ -498,10 +500,11 @@ class OneOfSeveral:
 def serve(resolved: Resolved, home: Home, accept_storage: bool = False) -> None:
     """Run the server until SIGTERM or SIGINT. With `accept_storage` it takes whatever storage_url leads to."""
     from headway.control.readiness import announce_ready
-    from headway.control.saying import log_without_failing
+    from headway.control.saying import hide_own, write_log
 
-    log_without_failing()
     settings = resolved.settings
+    write_log()
+    hide_own(os.environ, settings.store_url, *read_keys(settings.storage_key_file).values())
     check_exposure(settings)
     if settings.ca_file:
         os.environ["HEADWAY_AGENT_CA_FILE"] = settings.ca_file  # Agents on this machine inherit it.
@@ -574,9 +577,8 @@ def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], Non
     tls: dict[str, Any] = {}
     if settings.tls_cert_file:
         tls = {"ssl_certfile": settings.tls_cert_file, "ssl_keyfile": settings.tls_key_file}
-    return HttpServer(
-        uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=1, **tls)
-    )
+    quiet: dict[str, Any] = {"log_level": "warning", "log_config": None, "access_log": False}
+    return HttpServer(uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=1, **quiet, **tls))
 
 
 def ignore_hangup() -> None:

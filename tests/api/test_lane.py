@@ -76,11 +76,13 @@ def test_a_failure_of_our_own_is_told_alike(both: tuple[Serving, Serving], monke
 
     for server in both:
         monkeypatch.setattr(server.services, "do", fail)
-    with capture_logs() as logged:  # Not drawn with all its variables, which takes its time.
+    with capture_logs() as logged:
         fast, ordinary = answers(both, "/api/v1/jobs", {"job": {"command": ["true"]}}, {})
     assert [each["event"] for each in logged] == ["request failed"] * 2
-    assert fast == ordinary
-    assert fast[0] == 500
+    assert fast[:2] == ordinary[:2] == (500, "application/problem+json")
+    for answer, line in zip((fast[2], ordinary[2]), logged, strict=True):
+        assert answer["id"] == line["id"], "who met it can name its line"
+        assert line["id"] in answer["detail"]
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_right_one(both: tuple[Serving, Serving]) -> None:

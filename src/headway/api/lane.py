@@ -42,6 +42,11 @@ class Lane(FastAPI):
         if scope["type"] == "http" and (scope["method"], scope["path"]) in HOT:
             scope["app"] = self
             await self._lane(scope, receive, send)
+        elif scope["type"] == "http":
+            try:
+                await super().__call__(scope, receive, send)
+            except Exception as error:  # Answered by now, or broken off; the HTTP server would print all of it again.
+                problems.broke_off(scope, error)
         else:
             await super().__call__(scope, receive, send)
 
@@ -76,7 +81,8 @@ class NoSurprise:
 
         try:
             await self._app(scope, receive, note)
-        except Exception:
+        except Exception as error:
             if begun:
-                raise
-            await problems.of_the_unexpected(scope["path"])(scope, receive, send)
+                problems.broke_off(scope, error)
+            else:
+                await problems.of_the_unexpected(scope, error)(scope, receive, send)

@@ -9,12 +9,15 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.types import Scope
 
 from headway.control.leadership import NotLeader
+from headway.control.saying import error_id
 from headway.core.errors import HeadwayError
 
 log = structlog.get_logger()
 MEDIA = "application/problem+json"
+TOLD = "headway.told"  # In the scope: the error that was answered and logged already.
 
 
 def problem(status: int, kind: str, detail: str, hint: str = "", **more: Any) -> Response:
@@ -31,10 +34,18 @@ def of(error: HeadwayError) -> Response:
     return problem(error.status, error.kind, error.message, error.hint, **more)
 
 
-def of_the_unexpected(path: str) -> Response:
-    """The document of an error that is being handled and that nobody foresaw."""
-    log.exception("request failed", path=path)
-    return problem(500, "internal", "the server met something unexpected; its log has the details")
+def of_the_unexpected(scope: Scope, error: Exception) -> Response:
+    """The document of an error that nobody foresaw: what it was stands in the log alone, under the same id."""
+    id = error_id()
+    scope[TOLD] = error
+    log.error("request failed", id=id, method=scope["method"], path=scope["path"], exc_info=error)
+    return problem(500, "internal", f"the server met something unexpected; its log says more under {id}", id=id)
+
+
+def broke_off(scope: Scope, error: Exception) -> None:
+    """Say once that an answer ended before its end. Whoever reads it sees its connection close."""
+    if scope.get(TOLD) is not error:
+        log.error("answer broke off", method=scope["method"], path=scope["path"], exc_info=error)
 
 
 def install(app: FastAPI) -> None:
@@ -55,4 +66,4 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
-        return of_the_unexpected(request.url.path)
+        return of_the_unexpected(request.scope, error)
