@@ -23,7 +23,7 @@ from typing import Any
 
 import structlog
 
-from headway.core.errors import BadInput, OperatorError, ServerTaken
+from headway.core.errors import BadInput, OperatorError, ServerTaken, for_log
 from headway.core.model import Pool
 from headway.settings import Home, Resolved, Settings, is_loopback, url_at_home
 from headway.storage.protocol import Storage
@@ -446,7 +446,7 @@ class Alone:
                     return
             except Exception as error:
                 # A full disk or a busy database is not the loss of the lead: the epoch still guards every write.
-                log.warning("lead not renewed", error=repr(error))
+                log.warning("lead not renewed", error=for_log(error))
 
 
 class OneOfSeveral:

@@ -21,7 +21,7 @@ TOKEN = "a-token"
 
 
 class FakeServer:
-    """Holds jobs and logs; `faults` are taken one per request: "drop-before", "drop-after", "cut", 503."""
+    """Holds jobs and logs; `faults` are taken one per request: "drop-before", "drop-after", "cut", "away", 503."""
 
     def __init__(self, port: int = 0) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -142,6 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._drop()
         if fault == 503:
             return self._problem(503, "unavailable", "the disk is full")
+        if fault == "away":
+            return self._problem(503, "unavailable", "no server leads", carried_out=False)
         if path != "/health" and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self._problem(401, "not-allowed", "no valid token")
         answer = self._answer(path, query, body)
@@ -160,8 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _drop(self) -> None:
         self.close_connection = True
 
-    def _problem(self, status: int, kind: str, detail: str, hint: str = "") -> None:
-        content = json.dumps({"type": kind, "title": kind, "status": status, "detail": detail, "hint": hint}).encode()
+    def _problem(self, status: int, kind: str, detail: str, **more: Any) -> None:
+        content = json.dumps({"type": kind, "title": kind, "status": status, "detail": detail, **more}).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/problem+json")
         self.send_header("Content-Length", str(len(content)))

@@ -28,6 +28,17 @@ def test_a_retry_whose_answer_is_lost_is_asked_again_with_its_key(fake: FakeServ
     assert fake.asked.count("POST /jobs/j1/retry") == 2
 
 
+def test_what_must_not_happen_twice_is_sent_again_only_when_nothing_was_begun(fake: FakeServer, client: Client) -> None:
+    fake.faults = ["away"]
+    with pytest.raises(NotFound):  # The second time it was heard; this server makes no users.
+        client.accounts.add_user("mel", "", False)
+    assert fake.asked.count("POST /users") == 2
+    fake.faults = [503]
+    with pytest.raises(Unavailable):
+        client.accounts.add_user("sam", "", False)
+    assert fake.asked.count("POST /users") == 3
+
+
 def test_a_server_that_never_answered_is_given_up_soon() -> None:
     gone = FakeServer()
     gone.stop()

@@ -54,6 +54,16 @@ class Postgres:
         server = self._server
         pgexec("pg_ctl", ("-w", "-D", str(self.data), *words), bin_path=server.bin_path, user=server.system_user)
 
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Not there for a while; afterwards it listens where it did."""
+        _, _, options = (self.data / "postmaster.opts").read_text().strip().partition(" ")
+        self.control("stop", "-m", "immediate")
+        try:
+            yield
+        finally:
+            self.control("start", "-o", options, "-l", str(self.data / "away.log"))
+
     def end(self) -> None:
         self._server.cleanup()
         if (self.data / "postmaster.pid").exists():  # The library may not know one that was restarted.

@@ -1,9 +1,13 @@
-"""PostgreSQL goes away under people who have signed in: no log has a token of theirs, or anybody's secret."""
+"""PostgreSQL goes away under people who have signed in: their commands wait and go on, and no log has a token."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -12,12 +16,13 @@ import pytest
 
 from headway.client.sdk import Client
 from headway.control.sealing import new_key_line
-from headway.core.errors import HeadwayError
-from tests.living import Living
-from tests.servers.cluster import TOKEN, Cluster, Postgres
-from tests.waiting import PATIENCE_S
+from headway.core.errors import HeadwayError, Unavailable
+from tests.living import COMMAND_S_MAX, Living
+from tests.servers.cluster import HEADWAY, TOKEN, Cluster, Postgres
+from tests.waiting import PATIENCE_S, wait_until
 
 PEOPLE = ("mel", "sam", "root1")
+AWAY_S = 10.0
 SECRET = "a value that nobody may read"
 
 
@@ -52,7 +57,7 @@ class Team:
 
 
 @pytest.fixture
-def team(cluster: Callable[..., Cluster], tmp_path: Path) -> Iterator[Team]:
+def team(cluster: Callable[..., Cluster], tmp_path: Path) -> Team:
     keys = tmp_path / "secrets.keys"
     keys.touch(mode=0o600)
     keys.write_text(new_key_line())
@@ -61,7 +66,7 @@ def team(cluster: Callable[..., Cluster], tmp_path: Path) -> Iterator[Team]:
     several.lead_of()
     made = Team(several)
     made.settle()
-    yield made
+    return made
 
 
 def busy(team: Team, who: str, over: Event) -> list[str]:
@@ -86,7 +91,7 @@ def secrets_of(team: Team) -> dict[str, str]:
     return {**found, **nodes, "the servers' token": TOKEN, "a secret's value": SECRET}
 
 
-def test_no_log_has_a_token_when_postgresql_is_restarted_under_load(team: Team, postgres: Postgres) -> None:
+def test_people_go_on_and_no_log_has_a_token_when_postgresql_is_restarted(team: Team, postgres: Postgres) -> None:
     over = Event()
     with ThreadPoolExecutor(len(PEOPLE)) as pool:
         asking = [pool.submit(busy, team, who, over) for who in PEOPLE]
@@ -99,7 +104,8 @@ def test_no_log_has_a_token_when_postgresql_is_restarted_under_load(team: Team, 
             assert user.wait(job)["state"] == "succeeded"
         finally:
             over.set()
-        assert all(done.result(PATIENCE_S) is not None for done in asking)
+        wrong = [each for done in asking for each in done.result(PATIENCE_S)]
+    assert not wrong, wrong[:5]
     logs = {path: path.read_text(errors="replace") for path in team.log_files()}
     assert sum("store away" in text for text in logs.values()) >= 1, "the fault was felt"
     known = secrets_of(team)
@@ -109,3 +115,52 @@ def test_no_log_has_a_token_when_postgresql_is_restarted_under_load(team: Team, 
     for server in team.cluster.servers:
         assert "Traceback" not in server.log
         assert "locals" not in server.log
+
+
+@contextmanager
+def begun(team: Team, who: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that goes on while the test does."""
+    env = {**os.environ, **team.env(who)}
+    place, pipe = team.cluster.user().place, subprocess.PIPE
+    process = subprocess.Popen([*HEADWAY, *words], cwd=place, env=env, stdout=pipe, stderr=pipe, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def trouble(client: Client) -> HeadwayError | None:
+    try:
+        client.jobs()
+    except HeadwayError as error:
+        return error
+    return None
+
+
+def test_commands_wait_and_go_on_while_postgresql_is_away(team: Team, postgres: Postgres) -> None:
+    back = team.cluster.root / "back"
+    told: list[HeadwayError | None] = []
+    script = f"echo one; until [ -e {back} ]; do sleep 0.1; done; echo two"
+    with ExitStack() as stack:
+        run = begun(team, "mel", "run", "--project", "vision", "--", "bash", "-c", script)
+        following = stack.enter_context(run)
+        assert following.stdout is not None
+        assert following.stdout.readline() == "one\n"
+        hurried = team.client("sam", patience_s=0.0)
+        with postgres.away():
+            wait_until(lambda: trouble(hurried), what="the fault to be felt")
+            late = stack.enter_context(begun(team, "root1", "user", "add", "eve"))
+            refused = stack.enter_context(begun(team, "sam", "user", "add", "mallory"))
+            began_at = time.monotonic()
+            while time.monotonic() - began_at < AWAY_S:
+                told.append(trouble(hurried))
+        assert late.wait(COMMAND_S_MAX) == 0, late.stderr and late.stderr.read()
+        assert "no admin" in refused.communicate(timeout=COMMAND_S_MAX)[1]
+        back.touch()
+        out, err = following.communicate(timeout=COMMAND_S_MAX)
+    assert (following.returncode, out) == (0, "two\n"), err
+    for error in (each for each in told if each is not None):
+        assert isinstance(error, Unavailable), error
+        for word in (str(postgres.data), "psycopg", "postgres:", "headway_"):
+            assert word not in f"{error.message} {error.hint}", error.message

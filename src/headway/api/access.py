@@ -23,7 +23,7 @@ from headway.api.services import Services
 from headway.control import views
 from headway.control.auditing import Recording, recording
 from headway.core.actor import HOUSE, NEEDED_ROLE, Actor, Right
-from headway.core.errors import NotAllowed
+from headway.core.errors import HeadwayError, NotAllowed
 from headway.core.model import Job
 from headway.core.tokens import NODE
 
@@ -76,7 +76,12 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
-            actor = self._actor(scope) or await self._services.badges.look(_given(scope))
+            try:
+                actor = self._actor(scope) or await self._services.badges.look(_given(scope))
+            except HeadwayError as error:  # The store is away: nobody is known, so nothing is done, nor refused.
+                error.untouched = True
+                await problems.of(error)(scope, receive, send)
+                return
             if actor is None:
                 await self._services.recorder.turned_away(scope)
                 await _refusal()(scope, receive, send)

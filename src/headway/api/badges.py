@@ -14,7 +14,7 @@ from starlette.types import Scope
 from headway.control.accounts import actor_for
 from headway.control.auditing import Recording, recording
 from headway.core.actor import Actor
-from headway.core.errors import HeadwayError
+from headway.core.errors import HeadwayError, for_log
 from headway.store.protocol import Store
 
 REMEMBERED_MOST = 20_000
@@ -82,7 +82,7 @@ class Recorder:
         try:
             await run_in_threadpool(self.store.add_audit, [entry])
         except HeadwayError as error:
-            log.error("audit entry not written", what=entry.what, actor=entry.actor, error=error.message)
+            log.error("audit entry not written", what=entry.what, actor=entry.actor, error=for_log(error))
 
     async def refused(self, record: Recording, why: str) -> None:
         if not self.on or not self._within_limit():

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.api import problems
 from headway.control.leadership import NotLeader
+from headway.core.errors import Unavailable
 
 LEADER_S_MAX = 8.0  # How long a request waits for a leader.
 AGENT_S_MAX = 2.0
@@ -138,7 +139,9 @@ class Front:
             await self._app(scope, passing.again, send)
             return
         said = "the leader went away; whether the request was carried out is not known" if dead else "no server leads"
-        answer = problems.problem(503, "unavailable", f"{said} at the moment", "try again")
+        error = Unavailable(f"{said} at the moment", "try again")
+        error.untouched = not dead
+        answer = problems.of(error)
         await answer(scope, receive, send)
 
 

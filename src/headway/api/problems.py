@@ -29,6 +29,8 @@ def problem(status: int, kind: str, detail: str, hint: str = "", **more: Any) ->
 def of(error: HeadwayError) -> Response:
     """The document of one of our own errors."""
     more: dict[str, Any] = {"stale": True} if error.kind == "stale-agent" else {}
+    if error.untouched:
+        more["carried_out"] = False
     if isinstance(error, NotLeader):
         more["leader"] = error.leader
     return problem(error.status, error.kind, error.message, error.hint, **more)

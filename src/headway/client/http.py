@@ -125,7 +125,7 @@ class Link:
                     return answer
                 assert self._address is not None
                 error = error_from(answer, self._address.url)
-                if once or not isinstance(error, Unavailable):
+                if not isinstance(error, Unavailable) or (once and not error.untouched):
                     raise error
                 trouble: HeadwayError = error
             except _Lost as lost:
@@ -248,6 +248,7 @@ def error_from(answer: Answer, url: str) -> HeadwayError:
     # No token, or a wrong one: the server may call it what it likes, for the caller it is "not allowed".
     by_status = STATUSES.get(answer.status, HeadwayError)
     error = (by_status if answer.status == 401 else KINDS.get(kind, by_status))(message, hint)
+    error.untouched = problem.get("carried_out") is False
     return error
 
 

@@ -19,7 +19,7 @@ import structlog
 from headway.control.bundles import Shelf
 from headway.control.cycle import Cycle
 from headway.core.checkpoints import Checkpoint
-from headway.core.errors import HeadwayError, NotFound
+from headway.core.errors import HeadwayError, NotFound, for_log
 from headway.core.manifests import is_whole
 from headway.core.model import JobId
 from headway.storage.protocol import Kept, Storage
@@ -94,7 +94,7 @@ class Collecting:
             try:
                 self._delete_manifests(job, manifests)
             except HeadwayError as error:
-                log.warning("checkpoints not collected", job=job, error=error.message)
+                log.warning("checkpoints not collected", job=job, error=for_log(error))
 
     def _delete_manifests(self, job: JobId, manifests: dict[str, float]) -> None:
         named = self.named(job)
@@ -121,7 +121,7 @@ class Collecting:
             try:
                 self.collect(job, list(group))
             except HeadwayError as error:
-                log.warning("job not collected", job=job, error=error.message)
+                log.warning("job not collected", job=job, error=for_log(error))
         thorough = self._shelf_at is None or self._mono() - self._shelf_at >= SHELF_EVERY_S
         if thorough:
             self._shelf_at = self._mono()

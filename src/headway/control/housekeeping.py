@@ -21,7 +21,7 @@ import structlog
 from headway.control.commands import Command, SwapLogs
 from headway.control.cycle import Cycle
 from headway.control.logs import JOINED_BYTES_MAX, Join, is_intact, to_join
-from headway.core.errors import HeadwayError, NotFound, Unavailable
+from headway.core.errors import HeadwayError, NotFound, Unavailable, for_log
 from headway.core.model import JobId
 from headway.settings import Settings
 from headway.storage.protocol import Storage
@@ -130,7 +130,7 @@ class Housekeeping:
         except Exception as error:
             said = error.message if isinstance(error, HeadwayError) else repr(error)
             troubles[name] = said
-            log.warning("housekeeping failed", part=part.__name__, error=said)
+            log.warning("housekeeping failed", part=part.__name__, error=for_log(error))
 
     def look_back(self) -> None:
         """After a start: count the pieces of jobs that are under way, and of those that ended just before."""

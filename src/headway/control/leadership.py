@@ -17,7 +17,7 @@ import structlog
 
 from headway.control.clock import boottime_s
 from headway.control.cycle import Cycle
-from headway.core.errors import HeadwayError, Unavailable
+from headway.core.errors import HeadwayError, Unavailable, for_log
 from headway.core.events import Event
 from headway.store.protocol import Batch, Glance, Lead, ServerSeen, Store
 
@@ -148,7 +148,7 @@ class Leadership:
                 self._store.drop_lead(self._me.name, epoch)
             self._store.drop_server(self._me.name)
         except HeadwayError as error:
-            self._log.warning("lead not given back", error=error.message)
+            self._log.warning("lead not given back", error=for_log(error))
 
     def sure(self, epoch: int) -> bool:
         """Whether this server holds the lead of this epoch for certain, at this very moment."""
@@ -180,7 +180,7 @@ class Leadership:
         try:
             self.round()
         except HeadwayError as error:
-            self._cannot_reach(error.message)
+            self._cannot_reach(for_log(error))
         except Exception as error:
             self._log.exception("lead not looked at")
             self._cannot_reach(repr(error))
@@ -236,8 +236,7 @@ class Leadership:
         try:
             term = self._begin(change)
         except Exception as error:
-            said = error.message if isinstance(error, HeadwayError) else repr(error)
-            self._log.error("cannot lead", epoch=epoch, error=said)
+            self._log.error("cannot lead", epoch=epoch, error=for_log(error))
             self._not_before = self._clock() + 2 * self._lease_s  # Others first.
             self.lost(epoch)
             return

@@ -22,7 +22,7 @@ from headway.control.ordering import GivenBack, NotOrdered, Ordered, SawOrders
 from headway.control.setting_up import PoolGone, put_pool
 from headway.control.syncing import lose_node
 from headway.control.thread import ControlThread
-from headway.core.errors import HeadwayError
+from headway.core.errors import HeadwayError, for_log
 from headway.core.grow import Order, Release, grow
 from headway.core.hosts import node_of
 from headway.core.model import Node, NodeId, Pool
@@ -167,7 +167,7 @@ class Performer:
             except Exception as error:
                 said = said_of(error)
                 self._control.cycle.troubles[f"pool {name}"] = said
-                log.warning("engine call failed", pool=name, error=said)
+                log.warning("engine call failed", pool=name, error=for_log(error))
             look_now.wait(settings.look_every_s)
             look_now.clear()
 

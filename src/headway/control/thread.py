@@ -19,7 +19,7 @@ from headway.control.commands import Command, Why, WhyMany
 from headway.control.cycle import Ask, Cycle
 from headway.control.sessions import Reply
 from headway.control.syncing import Sync
-from headway.core.errors import BadInput, HeadwayError, Unavailable
+from headway.core.errors import BadInput, HeadwayError, Unavailable, for_log
 from headway.core.units import show_duration
 from headway.store.protocol import LeaderLost
 
@@ -231,4 +231,4 @@ def _ignore(_: object) -> None:
 
 
 def _complain(error: BaseException) -> None:
-    log.error("tick failed", error=repr(error))
+    log.error("tick failed", error=for_log(error))

@@ -9,15 +9,27 @@ from __future__ import annotations
 
 
 class HeadwayError(Exception):
-    """Root of all errors: a message for people, and a hint that says what to do."""
+    """Root of all errors: a message for people, and a hint that says what to do.
+
+    `inside` is for the log of the server alone: addresses, and what a library said.
+    """
 
     status = 500
     kind = "internal"
+    untouched = False  # Nothing was begun: whoever asked may ask again, whatever it was.
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", inside: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.inside = inside
+
+
+def for_log(error: BaseException) -> str:
+    """What the server's log says of an error."""
+    if not isinstance(error, HeadwayError):
+        return repr(error)
+    return f"{error.message}: {error.inside}" if error.inside else error.message
 
 
 class UserError(HeadwayError):

@@ -117,8 +117,12 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
             raise self._unavailable(what, error) from error
 
     def _unavailable(self, what: str, error: Exception) -> Unavailable:
-        hint = "free space on its disk, or see that it runs and can be reached; the request can be sent again"
-        return Unavailable(f"the database {self._database.name} {what} ({_reason(error)})", hint)
+        inside = f"{self._database.name}: {_reason(error)}"
+        if self._database.is_sqlite:
+            hint = "free space on its disk; the request can be sent again"
+            return Unavailable(f"the database {what} ({_reason(error)})", hint, inside)
+        # PostgreSQL's own words name hosts and users: they are for those who run it.
+        return Unavailable(f"the database {what}", "the request can be sent again; the server's log says more", inside)
 
     # --- reading jobs ---
     def jobs(self, ids: Sequence[JobId]) -> list[Job]:
