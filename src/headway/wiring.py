@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import gc
 import json
@@ -499,6 +498,7 @@ class OneOfSeveral:
 
 def serve(resolved: Resolved, home: Home, accept_storage: bool = False) -> None:
     """Run the server until SIGTERM or SIGINT. With `accept_storage` it takes whatever storage_url leads to."""
+    from headway.api.listening import http_server
     from headway.control.readiness import announce_ready
     from headway.control.saying import hide_own, write_log
 
@@ -540,45 +540,6 @@ def collect_seldom() -> None:
     gc.collect()
     gc.freeze()  # What the start has made stays anyway.
     gc.set_threshold(GARBAGE_LOOKED_FOR_AFTER, 20, 50)
-
-
-def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], None], settings: Settings) -> Any:
-    """The HTTP server, which ends by our own `end`: uvicorn's would raise the signal again and skip our farewell."""
-    import asyncio
-
-    import uvicorn
-
-    class HttpServer(uvicorn.Server):
-        _loop: asyncio.AbstractEventLoop | None = None
-
-        def finish(self) -> None:
-            """End soon; from any thread."""
-            self.should_exit = True
-            if self._loop is not None:
-                with contextlib.suppress(RuntimeError):  # It has ended already.
-                    self._loop.call_soon_threadsafe(self._ending.set)
-
-        async def main_loop(self) -> None:
-            """Tick once a second and when it shall end; uvicorn's own ticks ten times a second, all day long."""
-            self._ending = asyncio.Event()
-            self._loop = asyncio.get_running_loop()
-            while not await self.on_tick(0):
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._ending.wait(), 1.0)
-
-        def handle_exit(self, sig: int, frame: Any) -> None:
-            end()
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # Done while the connections are told to close: a caller who is let go earlier would only call again.
-            asyncio.get_running_loop().call_soon(end_waiting)
-            await super().shutdown(sockets)
-
-    tls: dict[str, Any] = {}
-    if settings.tls_cert_file:
-        tls = {"ssl_certfile": settings.tls_cert_file, "ssl_keyfile": settings.tls_key_file}
-    quiet: dict[str, Any] = {"log_level": "warning", "log_config": None, "access_log": False}
-    return HttpServer(uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=1, **quiet, **tls))
 
 
 def ignore_hangup() -> None:

@@ -17,7 +17,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
 from tests.accounts.people import Shared
-from tests.api.serving import TOKEN
+from tests.api.serving import TOKEN, Follower, Serving
 
 EXAMPLES = 4
 BUDGET_S = 30.0
@@ -60,9 +60,18 @@ def draw(operation: Any, mode: GenerationMode, examples: int) -> list[str]:
     return troubles
 
 
-def test_no_drawn_request_is_answered_with_500(server: Shared) -> None:
+@pytest.fixture(params=["the leader", "a follower"])
+def asked(request: pytest.FixtureRequest, server: Shared) -> Iterator[Serving]:
+    if request.param == "the leader":
+        yield server
+    else:
+        with Follower(server) as follower:
+            yield follower
+
+
+def test_no_drawn_request_is_answered_with_500(server: Shared, asked: Serving) -> None:
     schema = schemathesis.openapi.from_dict(server.ask("GET", "/api/v1/openapi.json").json)
-    schema.config.base_url = f"http://127.0.0.1:{server.port}"
+    schema.config.base_url = asked.url
     operations = [found.ok() for found in schema.get_all_operations()]
     give_up_at = time.monotonic() + BUDGET_S
     troubles: list[str] = []
@@ -150,7 +159,7 @@ def test_an_agent_that_talks_nonsense_does_no_harm(server: Shared, words: dict[s
     server.job_of("mel", hold=True)
 
 
-def test_odd_requests_are_answered(server: Shared) -> None:
+def test_odd_requests_are_answered(server: Shared, asked: Serving) -> None:
     auth = {"Authorization": f"Bearer {TOKEN}"}
     for path in (
         "/api/v1/jobs/%00", "/api/v1/jobs/%ff%fe", "/api/v1/jobs/..%2f..%2fetc", "/api/v1/jobs/" + "a" * 5000,
@@ -162,10 +171,11 @@ def test_odd_requests_are_answered(server: Shared) -> None:
         "/agent/objects/logs/..%2f..%2fetc", "/agent/objects/logs/%00", "/api/v1/projects/%00/members",
         "/api/v1/events/page?job=%00", "/api/v1/jobs/%F0%9F%92%A3/why",
     ):  # fmt: skip
-        answer = server.ask("GET", path, None, auth)
-        assert answer.status < 500, (path, answer.data[:300])
+        for body in (None, b"{}"):
+            answer = asked.ask("GET", path, body, auth)
+            assert answer.status < 500, (path, answer.data[:300])
     for name in ("Authorization", "Range", "Last-Event-ID", "Content-Length", "X-Long"):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=300) as raw:
+        with socket.create_connection(("127.0.0.1", asked.port), timeout=300) as raw:
             raw.sendall(f"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\n{name}: {'9' * 200_000}\r\n\r\n".encode())
             said = raw.recv(4096)
         assert b" 500 " not in said[:40], (name, said[:200])

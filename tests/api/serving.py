@@ -10,14 +10,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from headway.api.app import create_app
+from headway.api.following import Standing
+from headway.api.listening import http_server
 from headway.api.services import Hub, Services
 from headway.control.cycle import Cycle
+from headway.control.leadership import Away
 from headway.control.thread import ControlThread
 from headway.core.model import Pool
 from headway.settings import Settings
@@ -58,10 +60,12 @@ class Serving:
             self.settings, self.store, self.storage, self.control, hub, TOKEN, b"", "", lambda: f"j{next(numbers)}",
             time.time(), time.time, time.monotonic, {"version": "0"},
         )  # fmt: skip
+        self._listen()
+
+    def _listen(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        config = uvicorn.Config(create_app(self.services), log_level="error", lifespan="on")
-        self._server = uvicorn.Server(config)
+        self._server = http_server(create_app(self.services), lambda: None, lambda: None, self.settings)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True)
 
     def __enter__(self) -> Serving:
@@ -71,11 +75,15 @@ class Serving:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
+        self._server.finish()
         self._thread.join(timeout=PATIENCE_S)
         self.control.stop()
 
     # --- as a user ---
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
@@ -145,3 +153,23 @@ class Serving:
         reply = self.sync(node, checkpoints=[said])
         assert reply["checkpoints_safe"] == {task: [step]}
         return key
+
+
+class Follower(Serving):
+    """A second server on the store and storage of one that leads: it answers, or passes on."""
+
+    def __init__(self, leader: Serving) -> None:
+        self.store, self.storage, self.settings = leader.store, leader.storage, leader.settings
+        self.services = replace(
+            leader.services, control=Away(lambda: leader.url), hub=Hub(), standing=Standing(False, leader.url)
+        )
+        self._listen()
+
+    def __enter__(self) -> Follower:
+        self._thread.start()
+        wait_until(lambda: self._server.started, what="the follower")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.finish()
+        self._thread.join(timeout=PATIENCE_S)

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.api import problems
+from headway.api.connections import SIGNED_IN
 from headway.api.rights import RIGHTS, UNRECORDED
 from headway.api.services import Services
 from headway.control import views
@@ -90,6 +91,8 @@ class Gate:
                 await _not_for_agents(scope["path"])(scope, receive, send)
                 return
             scope.setdefault("state", {})["actor"] = actor
+            if actor is not BEARER:
+                note_known(scope)
         await self._app(scope, receive, send)
 
     def _actor(self, scope: Scope) -> Actor | None:
@@ -112,6 +115,13 @@ class Gate:
             return None
         kind, name = bearer
         return Actor("agent", name, node=name) if kind == NODE else Actor("server", name, admin=True)
+
+
+def note_known(scope: Scope) -> None:
+    """Tell the connection that its caller is known. (Played requests have none.)"""
+    note = scope["state"].get(SIGNED_IN)
+    if note is not None:
+        note()
 
 
 def _given(scope: Scope) -> bytes:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.access import Actor, actor_of
+from headway.api.access import Actor, actor_of, note_known
 from headway.api.documents import ANY, RAW, body
 from headway.api.reach import Reach
 from headway.api.reading import read_object
@@ -100,6 +100,7 @@ def _objects(router: APIRouter, services: Services, reach: Reach) -> None:
         """Keep an object for an agent that is not on the server's own host."""
         if "signature" in request.query_params:
             addresses.check("PUT", check_key(key), request.query_params)
+            note_known(request.scope)
         else:
             reach.check_write(actor_of(request), check_key(key))
         async with received(request, storage, OBJECT_BYTES_MAX) as draft:

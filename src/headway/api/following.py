@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.api import problems
 from headway.control.leadership import NotLeader
-from headway.core.errors import Unavailable
+from headway.core.errors import BadInput, Unavailable
 
 LEADER_S_MAX = 8.0  # How long a request waits for a leader.
 AGENT_S_MAX = 2.0
@@ -132,6 +132,9 @@ class Front:
             try:
                 await passing.to(dead, standing.changed)
                 return
+            except BadInput as refused:
+                await problems.of(refused)(scope, receive, send)
+                return
             except LeaderGone:
                 if passing.begun:
                     raise
@@ -171,6 +174,8 @@ class _Passing:
                 work.result()
             elif not (gone and gone.done()):
                 raise LeaderGone(url)
+        except h11.LocalProtocolError as error:
+            raise BadInput(f"the request cannot be passed on to the leader: {error}") from error
         except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
             raise LeaderGone(str(error)) from error
         finally:
@@ -202,8 +207,10 @@ class _Passing:
         scope = self._scope
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
         target = prefix.encode() + raw + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-        headers = [(name, value) for name, value in scope["headers"] if name.lower() not in PER_HOP]
         has_body = scope["method"] not in ("GET", "HEAD")
+        # A leader does not read what comes with a question; so it is not passed on, nor is its length.
+        dropped = PER_HOP if has_body else PER_HOP | {b"content-length"}
+        headers = [(name, value) for name, value in scope["headers"] if name.lower() not in dropped]
         if has_body and not any(name.lower() == b"content-length" for name, _ in headers):
             headers.append((b"transfer-encoding", b"chunked"))
         headers += [(b"host", host.encode()), (b"connection", b"close"), (PASSED, b"1")]
