@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -20,6 +21,10 @@ from headway.engines.ssh_options import HostOptions
 KEPT_S = 600  # How long a connection stays when nobody uses it.
 ALIVE_EVERY_S, ALIVE_MISSED_MOST = 5, 3
 SSH_FAILED = 255
+CHANGED = "its host key is not the one that this server knows"
+CHANGED_WORDS = re.compile(r"Host key for \S+ has changed")
+FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/=]{20,}")
+OFFENDING = re.compile(r"Offending \S+ key in (\S+:\d+)")
 
 
 class Silent(Unavailable):
@@ -62,6 +67,15 @@ class SshHost:
         words += ["-p", str(options.host.port)] if options.host.port else []
         words += ["-l", options.host.user] if options.host.user else []
         by_hand = shlex.join([*words, self.name, "true"])
+        if CHANGED in complaint:
+            file = f" -f {_file}" if (_file := complaint.partition("known in ")[2].rpartition(":")[0]) else ""
+            known = self.name if not options.host.port else f"[{self.name}]:{options.host.port}"
+            return (
+                "the machine was set up anew, or somebody stands in between and would get its jobs and tokens. "
+                "Do not connect before you know: on the machine's own console, `ssh-keygen -lf "
+                "/etc/ssh/ssh_host_ed25519_key.pub` (or the key's other kind) must show the fingerprint above; "
+                f"if it does: {shlex.join(['ssh-keygen', '-R', known])}{file}, then {by_hand}"
+            )
         if "host key" in complaint.lower():
             new = "options.ssh_options=StrictHostKeyChecking=accept-new"
             return f"accept its key once, as the server's user: {by_hand}; or set {new}"
@@ -85,7 +99,7 @@ class SshHost:
             raise Unavailable(f"ssh could not be started: {(error.strerror or str(error)).lower()}") from error
         said = done.stderr.decode("utf-8", "replace").strip()
         if done.returncode == SSH_FAILED:
-            raise Silent(f"{self.name} cannot be reached: {said.splitlines()[-1] if said else 'ssh said nothing'}")
+            raise Silent(f"{self.name} cannot be reached: {_complaint(said)}")
         return done.returncode, done.stdout, said
 
     def open_tunnel(self, socket_path: str, host: str, port: int) -> None:
@@ -115,6 +129,16 @@ class SshHost:
         except OSError as error:
             return SSH_FAILED, error.strerror or str(error)
         return done.returncode, done.stderr.strip()
+
+
+def _complaint(said: str) -> str:
+    """What ssh said, in a line: its last, unless that would call a changed key what it calls one that nobody knows."""
+    if "IDENTIFICATION HAS CHANGED" in said or CHANGED_WORDS.search(said):
+        fingerprint = FINGERPRINT.search(said)
+        offending = OFFENDING.search(said)
+        shown = f"; it shows {fingerprint[0]}" if fingerprint else ""
+        return f"{CHANGED}{shown}" + (f", another is known in {offending[1]}" if offending else "")
+    return said.splitlines()[-1] if said else "ssh said nothing"
 
 
 def sockets_dir(state: Path) -> Path:
