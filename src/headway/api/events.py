@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -16,12 +17,14 @@ from headway.api.documents import EVENTS, STREAM
 from headway.api.services import Services
 from headway.control.views import show_event
 from headway.core.events import Event
+from headway.core.pool_spec import without_ways
 
 PAGE = 1000
 ALIVE_EVERY_S = 15.0
 PAUSE_S = 0.02  # What happens within it travels together: a reader of a flood is not woken for every commit.
 SEQ_MAX = 2**62
 REMEMBERED_MOST = 100_000
+FOR_ADMINS = frozenset({"LeaderChanged", "DatabaseBack", "StorageChanged"})  # They say where things are.
 
 
 def message(event: Event) -> str:
@@ -29,8 +32,12 @@ def message(event: Event) -> str:
     return f"id: {event.seq}\nevent: {event.kind}\ndata: {data}\n\n"
 
 
+def _for_members(event: Event) -> Event:
+    return replace(event, data=without_ways(event.data)) if event.kind == "PoolChanged" else event
+
+
 class Witness:
-    """Who may be told of which event: those who see the project of its job, and all of what is about no job."""
+    """Who may be told of which event: who sees the project of its job; of nodes, pools and queues, who is in any."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -48,7 +55,11 @@ class Witness:
             asked = {event.job for event in events if event.job}
         self._projects.update({job.id: job.spec.project for job in self._services.store.jobs(sorted(asked))})
         # Of a job that is gone nobody can say any more whose it was.
-        return [each for each in events if self._project(each) is None or actor.sees(self._project(each) or "")]
+        return [_for_members(each) for each in events if self._told(actor, each)]
+
+    def _told(self, actor: Actor, event: Event) -> bool:
+        project = self._project(event)
+        return actor.sees(project) if project is not None else actor.belongs and event.kind not in FOR_ADMINS
 
     def _project(self, event: Event) -> str | None:
         """Whose an event is; None for what concerns everybody: nodes, queues, pools."""

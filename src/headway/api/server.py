@@ -17,6 +17,8 @@ from headway.control.house_views import show_server
 from headway.control.views import show_event, show_node
 
 HAPPENINGS = 20
+FOR_ANYBODY = ("version", "started_at", "jobs", "last_seq", "leader_epoch")
+NOTHING: dict[str, Any] = {"troubles": [], "servers": [], "happened": []}
 
 
 def routes(services: Services) -> APIRouter:
@@ -31,16 +33,21 @@ def routes(services: Services) -> APIRouter:
     @router.get("/api/v1/server", responses=ANY)
     async def about(request: Request) -> Response:
         """What the server is and holds, and what troubles it."""
-        return JSONResponse(await run_in_threadpool(_about, services, actor_of(request).projects))
+        actor, found = actor_of(request), await run_in_threadpool(_about, services, actor_of(request).projects)
+        return JSONResponse(found if actor.belongs else NOTHING | {key: found[key] for key in FOR_ANYBODY})
 
     @router.get("/api/v1/nodes", responses=ANY)
-    async def nodes() -> Response:
-        """The nodes that have called home."""
+    async def nodes(request: Request) -> Response:
+        """The nodes that have called home. Their addresses are for admins of the server; others need a project."""
+        actor = actor_of(request)
+        if not actor.belongs:
+            return JSONResponse({"nodes": []})
         future: Future[list[Any]] = Future()
         services.control.run(
             lambda cycle: future.set_result(_nodes(cycle, services.mono())), failed=future.set_exception
         )
-        return JSONResponse({"nodes": await settled(future)})
+        hidden = {} if actor.admin else {"address": ""}
+        return JSONResponse({"nodes": [{**each, **hidden} for each in await settled(future)]})
 
     return router
 

@@ -30,7 +30,7 @@ from headway.control.setting_up import (
 )
 from headway.core.errors import BadInput
 from headway.core.fields import check_keys
-from headway.core.pool_spec import NODES_MOST, show_pool
+from headway.core.pool_spec import NODES_MOST, show_pool, without_ways
 from headway.core.queue_spec import show_queue
 
 
@@ -58,9 +58,10 @@ async def on_control(services: Services, look: Any) -> Any:
 
 def _queues(router: APIRouter, services: Services) -> None:
     @router.get("/queues", responses=QUEUES)
-    async def queues() -> Response:
-        """All queues: their rules, what waits in them and what they hold."""
-        return JSONResponse({"queues": await on_control(services, lambda cycle: house_views.queues(cycle.book))})
+    async def queues(request: Request) -> Response:
+        """All queues: their rules, what waits in them and what they hold. Who is in no project sees none."""
+        found = await on_control(services, lambda cycle: house_views.queues(cycle.book))
+        return JSONResponse({"queues": found if actor_of(request).belongs else []})
 
     @router.patch("/queues/{name}", openapi_extra=body(QUEUE), responses=ANY)
     async def set_queue(name: str, request: Request) -> Response:
@@ -78,9 +79,12 @@ def _queues(router: APIRouter, services: Services) -> None:
 
 def _pools(router: APIRouter, services: Services) -> None:
     @router.get("/pools", responses=POOLS)
-    async def pools() -> Response:
-        """All pools: what they are, and what their nodes have free."""
-        return JSONResponse({"pools": await on_control(services, lambda cycle: house_views.pools(cycle.book))})
+    async def pools(request: Request) -> Response:
+        """All pools: what they are, and what their nodes have free. How they are reached, for admins of the server."""
+        actor, found = actor_of(request), await on_control(services, lambda cycle: house_views.pools(cycle.book))
+        if not actor.admin:
+            found = [{**each, "rules": without_ways(each["rules"])} for each in found if actor.belongs]
+        return JSONResponse({"pools": found})
 
     @router.patch("/pools/{name}", openapi_extra=body(POOL), responses=ANY)
     async def set_pool(name: str, request: Request) -> Response:
@@ -103,9 +107,10 @@ def _pools(router: APIRouter, services: Services) -> None:
 
 def _rest(router: APIRouter, services: Services) -> None:
     @router.get("/licences", responses=LICENCES)
-    async def licences() -> Response:
+    async def licences(request: Request) -> Response:
         """How many there are of each licence."""
-        return JSONResponse({"licences": dict(services.control.cycle.book.house.licences)})
+        found = dict(services.control.cycle.book.house.licences)
+        return JSONResponse({"licences": found if actor_of(request).belongs else {}})
 
     @router.patch("/licences", openapi_extra=body({"type": "object"}), responses=LICENCES)
     async def set_licences(request: Request) -> Response:

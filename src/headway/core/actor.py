@@ -44,6 +44,11 @@ class Actor:
         """The projects that this actor may see; None means all."""
         return None if self.admin else frozenset(self.roles)
 
+    @property
+    def belongs(self) -> bool:
+        """Whether anything of the house is theirs to know: who is in no project hears of no node, pool or queue."""
+        return self.admin or bool(self.roles)
+
     def sees(self, project: str) -> bool:
         return self.admin or project in self.roles
 

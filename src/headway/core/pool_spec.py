@@ -136,6 +136,11 @@ def show_pool(pool: Pool) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value not in ("", {}, None)}
 
 
+def without_ways(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The words of a pool without how its machines are reached and ordered, which is for admins of the server."""
+    return {key: value for key, value in words.items() if key not in ("hosts", "options")}
+
+
 def _size(name: str, raw: Mapping[str, Any], hosts: int) -> tuple[int, int]:
     """How many nodes there are at least and at most."""
     given = [word for word in ("nodes", "min", "max") if raw.get(word) is not None]
