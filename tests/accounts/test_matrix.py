@@ -29,6 +29,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/api/v1/tokens"): {"project": "vision", "label": "ci"},
     ("PUT", "/api/v1/projects/{project}/members/{user}"): {"role": "viewer"},
     ("POST", "/api/v1/users"): {"name": "eve"},
+    ("PUT", "/api/v1/projects/{project}/references"): {"references": ["vault://kv/vision/"]},
 }
 # Where a user of another project is served: what is everybody's, filtered, or about nobody's things.
 HARMLESS = {("POST", "/api/v1/bundles/missing")}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.accounts.vaults import a_vault
 from tests.living import Living
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -46,6 +47,34 @@ def shared(tmp_path: Path) -> Iterator[Living]:
     yield server
     server.end()
     shutil.rmtree(server.home)
+
+
+def test_a_job_gets_a_secret_kept_elsewhere_only_where_that_was_allowed(shared: Living) -> None:
+    with a_vault() as (env, asked):
+        shared.ok("server", "start", env=env)
+        shared.ok("project", "add", "vision")
+        token = shared.ok("user", "add", "mel", "--project", "vision", "-q").strip()
+        url = json.loads((shared.home / "state/server.json").read_text())["url"]
+        mel = {"HEADWAY_SERVER_URL": url, "HEADWAY_TOKEN": token}
+        steal = ("secret", "set", "steal", "--project", "vision", "--reference", "vault://kv/finance/prod-db#password")
+        refused = shared.run(*steal, env=mel)
+        assert refused.returncode == 4
+        assert "headway project references vision --allow" in refused.stderr
+        assert shared.run("project", "references", "vision", "--allow", "vault://kv/", env=mel).returncode == 4
+
+        shared.ok("project", "references", "vision", "--allow", "vault://kv/vision/")
+        assert shared.ok("project", "references", "vision", env=mel) == "vault://kv/vision/\n"
+        shared.ok("secret", "set", "hf", "--project", "vision", "--reference", "vault://kv/vision/hf#token", env=mel)
+        words = ("run", "-d", "-o", "name", "--project", "vision", "--secret", "HF=hf", "--", "sh", "-c", "test -n $HF")
+        job = shared.ok(*words, env=mel).strip()
+        assert shared.wait(job)["state"] == "succeeded"
+        assert asked == ["/v1/kv/data/vision/hf"]
+        shared.ok("project", "references", "vision", "--rm", "vault://kv/vision/")
+        assert shared.wait(shared.ok(*words, env=mel).strip())["cause"] == "secret_missing"
+        assert asked == ["/v1/kv/data/vision/hf"]
+        said = [each for each in json.loads(shared.ok("audit", "--json"))["entries"] if each["what"] == "secrets.read"]
+        assert [each["outcome"] for each in said] == ["done", "refused"]
+        assert said[0]["detail"] == f"for job {job} of mel, attempt 1"
 
 
 def test_people_sign_in_over_tls_and_train(shared: Living, tmp_path: Path) -> None:

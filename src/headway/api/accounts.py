@@ -10,12 +10,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from headway.api.access import Actor, Right, actor_of, check
-from headway.api.documents import ANY, MEMBER, NEW_TOKEN, NEW_USER, USER_CHANGE
+from headway.api.documents import ANY, MEMBER, NEW_TOKEN, NEW_USER, REFERENCES, USER_CHANGE
 from headway.api.reading import number, read_object
 from headway.api.services import Services
 from headway.control.accounts import (
     AddProject,
     AddUser,
+    AllowReferences,
     DropProject,
     DropUser,
     RevokeToken,
@@ -24,10 +25,12 @@ from headway.control.accounts import (
     SetUser,
     new_token,
 )
+from headway.control.auditing import recording
 from headway.control.commands import Command
 from headway.core.accounts import EXPIRES_S_MAX, Token, User, check_name
 from headway.core.errors import BadInput, Conflict, NotAllowed, NotFound
 from headway.core.fields import check_keys
+from headway.core.references import check_allowed
 
 LABEL_MAX = 100
 
@@ -127,6 +130,16 @@ def _projects(router: APIRouter, services: Services) -> None:
         """Make a project."""
         made = await _do(services, AddProject(project, actor_of(request).name))
         return JSONResponse({"project": asdict(made)}, 201)
+
+    @router.put("/projects/{project}/references", openapi_extra=REFERENCES, responses=ANY)
+    async def allow_references(project: str, request: Request) -> Response:
+        """Say which references to secrets kept elsewhere a project may have: these, and no others."""
+        body = await _body(services, request, "references")
+        allowed = check_allowed(body.get("references"))
+        if (record := recording.get()) is not None:
+            record.detail = ", ".join(allowed)[:2000] or "none"
+        made = await _do(services, AllowReferences(project, allowed))
+        return JSONResponse({"project": asdict(made)})
 
     @router.delete("/projects/{project}", status_code=204)
     async def drop_project(project: str) -> Response:

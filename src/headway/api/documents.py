@@ -243,6 +243,7 @@ _MAYBE_TRUE: Schema = {"type": ["boolean", "null"]}
 NEW_USER = body(obj(("name",), name=TEXT, email=_MAYBE_TEXT, admin=_MAYBE_TRUE))
 USER_CHANGE = body(obj(email=_MAYBE_TEXT, admin=_MAYBE_TRUE))
 MEMBER = body(obj(("role",), role={"enum": list(ROLES)}))
+REFERENCES = body(obj(("references",), references={"type": "array", "items": TEXT}))
 NEW_TOKEN = body(
     obj(
         label=_MAYBE_TEXT,

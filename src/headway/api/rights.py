@@ -89,6 +89,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/api/v1/projects"): KNOWN,
     ("PUT", "/api/v1/projects/{project}"): SERVE,
     ("DELETE", "/api/v1/projects/{project}"): SERVE,
+    ("PUT", "/api/v1/projects/{project}/references"): SERVE,
     ("GET", "/api/v1/projects/{project}/members"): VIEW,
     ("PUT", "/api/v1/projects/{project}/members/{user}"): MANAGE,
     ("DELETE", "/api/v1/projects/{project}/members/{user}"): MANAGE,

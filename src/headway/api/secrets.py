@@ -6,16 +6,18 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.access import actor_of, check
+from headway.api.access import Actor, actor_of, check
 from headway.api.documents import ANY, body
 from headway.api.reading import read_object
 from headway.api.services import Services
 from headway.control import secrets
+from headway.control.auditing import Recording
 from headway.control.referring import resolve
-from headway.core.errors import BadInput, NotAllowed
+from headway.core.errors import BadInput, HeadwayError, NotAllowed
 from headway.core.fields import check_keys
 from headway.core.model import Job, split_key
-from headway.core.secrets import Secret, check_reference, check_secret_name, check_value
+from headway.core.references import check_reference
+from headway.core.secrets import Secret, check_secret_name, check_value
 
 PRIVATE = {"Cache-Control": "no-store"}
 
@@ -47,7 +49,7 @@ def _keeping(router: APIRouter, services: Services) -> None:
         wanted = Secret(project, check_secret_name(name), 0, created_by=actor_of(request).name)
         if reference is not None:
             wanted = Secret(project, wanted.name, 0, reference=check_reference(reference), created_by=wanted.created_by)
-            made = await services.do(secrets.SetSecret(wanted, lambda secret: secret))
+            made = await services.do(secrets.SetSecret(wanted, lambda secret: secret, services.shared))
         else:
             if not isinstance(value, str):
                 raise BadInput("value: expected a text")
@@ -75,8 +77,30 @@ def _for_agents(router: APIRouter, services: Services) -> None:
         """The values for a task, for the agent of the node on which it is placed."""
         words = await read_object(request, services.settings.request_bytes_max)
         job = _job_of(services, request, words.get("task"))
-        found = await run_in_threadpool(secrets.values_for, services.store, services.ring, resolve, job)
+        found: dict[str, str] = {}
+        for secret in await run_in_threadpool(secrets.used_by, services.store, job):
+            found[secret.name] = await _read(services, actor_of(request), job, secret)
         return JSONResponse({"secrets": found}, headers=PRIVATE)
+
+
+async def _read(services: Services, actor: Actor, job: Job, secret: Secret) -> str:
+    """A value for a job; what was read for whom, or why it was not, is written down first."""
+    target = f"{secret.name}, version {secret.version}" + (f": {secret.reference}" if secret.reference else "")
+    record = Recording(actor, "secrets.read", target, secret.project)
+    whom = f"for job {job.id} of {job.user}, attempt {job.number}"
+    try:
+        value = await run_in_threadpool(
+            secrets.value_of, services.store, services.ring, resolve, secret, services.shared
+        )
+    except HeadwayError as error:
+        if services.recorder.on:
+            await services.recorder.write(
+                record, "refused" if error.status < 500 else "failed", f"{whom}: {error.message}"
+            )
+        raise
+    if services.recorder.on:
+        await services.recorder.write(record, detail=whom)
+    return value
 
 
 def _job_of(services: Services, request: Request, key: object) -> Job:

@@ -12,7 +12,7 @@ from headway.cli import exits
 from headway.cli.options import DURATION, connect, output_options
 from headway.cli.output import Output
 from headway.core.actor import ROLES
-from headway.core.errors import BadInput
+from headway.core.errors import BadInput, NotFound
 from headway.core.units import show_duration
 
 ROLE = click.Choice(ROLES)
@@ -157,6 +157,34 @@ def members(name: str, given: Sequence[str], gone: Sequence[str], output: Output
     output.show(
         {"members": found}, lambda: output.table(("USER", "ROLE"), rows), lambda: [each["user"] for each in found]
     )
+    return exits.OK
+
+
+@project.command()
+@click.argument("name")
+@click.option(
+    "--allow", "more", multiple=True, metavar="PLACE", help="All below it (…/), all that begin so (…*), or it."
+)
+@click.option("--rm", "gone", multiple=True, metavar="PLACE", help="Allow it no longer.")
+@output_options
+def references(name: str, more: Sequence[str], gone: Sequence[str], output: Output) -> int:
+    """List where secrets of a project may be kept elsewhere, and change it (for admins of the server).
+
+    \b
+    headway project references vision --allow vault://kv/vision/
+    headway project references vision --allow 'aws://eu-west-1/vision-*'
+    """
+    accounts = connect(output).accounts
+    known = next((each for each in accounts.projects() if each["name"] == name), None)
+    if known is None:
+        raise NotFound(f'no project "{name}"', "headway project ls")
+    missing = [each for each in gone if each not in known["allowed"]]
+    if missing:
+        raise BadInput(f'--rm: "{missing[0]}" is not allowed', f"headway project references {name}")
+    found = [each for each in dict.fromkeys([*known["allowed"], *more]) if each not in gone]
+    if more or gone:
+        found = list(accounts.allow_references(name, found)["allowed"])
+    output.show({"references": found}, lambda: "\n".join(found) or "none are allowed", lambda: found)
     return exits.OK
 
 

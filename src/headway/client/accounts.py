@@ -36,6 +36,10 @@ class Accounts:
     def drop_project(self, name: str) -> None:
         self._ask("DELETE", f"/projects/{_word(name)}", once=True)
 
+    def allow_references(self, project: str, references: list[str]) -> dict[str, Any]:
+        """Let a project have these references to secrets kept elsewhere, and no others."""
+        return dict(self._ask("PUT", f"/projects/{_word(project)}/references", {"references": references})["project"])
+
     def members(self, project: str) -> list[dict[str, Any]]:
         return list(self._ask("GET", f"/projects/{_word(project)}/members")["members"])
 

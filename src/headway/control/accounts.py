@@ -160,6 +160,19 @@ class DropProject:
 
 
 @dataclass(frozen=True, slots=True)
+class AllowReferences:
+    """Say which references to secrets kept elsewhere a project may have: these, and no others."""
+
+    project: str
+    allowed: tuple[str, ...]
+
+    def apply(self, desk: Desk) -> Project:
+        project = replace(_project(desk, self.project), allowed=self.allowed)
+        desk.admit.projects.append(project)
+        return project
+
+
+@dataclass(frozen=True, slots=True)
 class SetMember:
     """Give a user a role in a project, or, without one, take them out of it."""
 

@@ -10,14 +10,19 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from headway.core.errors import NotFound, OperatorError, Unavailable
+from headway.core.errors import BadInput, NotFound, OperatorError, Unavailable
+from headway.core.references import check_reference
 
 CONNECT_S_MAX = 10.0
 ANSWER_S_MAX = 20.0
 
 
 def resolve(reference: str) -> str:
-    """The value that a checked reference stands for."""
+    """The value that a reference stands for. One that was kept before it was checked so is refused now."""
+    try:
+        check_reference(reference)
+    except BadInput as problem:
+        raise NotFound(problem.message, problem.hint) from None
     scheme, _, rest = reference.partition("://")
     place, _, key = rest.partition("#")
     try:
@@ -86,6 +91,7 @@ def _vault(place: str) -> str:
     """Vault speaks plain HTTP with one header: no library is needed."""
     import urllib.error
     import urllib.request
+    from urllib.parse import quote
 
     address, token = os.environ.get("VAULT_ADDR", ""), os.environ.get("VAULT_TOKEN", "")
     if not address.startswith(("http://", "https://")) or not token:
@@ -94,7 +100,8 @@ def _vault(place: str) -> str:
     headers = {"X-Vault-Token": token}
     if os.environ.get("VAULT_NAMESPACE"):
         headers["X-Vault-Namespace"] = os.environ["VAULT_NAMESPACE"]
-    request = urllib.request.Request(f"{address.rstrip('/')}/v1/{mount}/data/{path}", headers=headers)
+    where = f"{quote(mount, safe='')}/data/{quote(path, safe='/')}"
+    request = urllib.request.Request(f"{address.rstrip('/')}/v1/{where}", headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_S_MAX) as answer:
             return json.dumps(json.load(answer)["data"]["data"])

@@ -8,8 +8,9 @@ from typing import Any
 
 from headway.control.desk import Desk
 from headway.control.sealing import KeyRing
-from headway.core.errors import BadInput, NotFound
+from headway.core.errors import BadInput, NotAllowed, NotFound
 from headway.core.model import Job
+from headway.core.references import is_allowed, why_not
 from headway.core.secrets import Secret, check_value
 from headway.core.spec import JobSpec
 from headway.store.protocol import Store
@@ -17,13 +18,16 @@ from headway.store.protocol import Store
 
 @dataclass(frozen=True, slots=True)
 class SetSecret:
-    """Keep a secret: `make` seals it for its version."""
+    """Keep a secret: `make` seals it for its version. `guarded`: a reference must be one that was allowed."""
 
     secret: Secret
     make: Callable[[Secret], Secret]
+    guarded: bool = False
 
     def apply(self, desk: Desk) -> Secret:
         wanted = self.secret
+        if wanted.reference and self.guarded and not _allowed(desk.store, wanted):
+            raise NotAllowed(*why_not(wanted.reference, wanted.project))
         known = find(desk.store, wanted.project, wanted.name)
         made = self.make(replace(wanted, version=known.version + 1 if known else 1, created_at=desk.now))
         desk.admit.secrets.append(made)
@@ -77,17 +81,30 @@ def _unknown(store: Store, project: str, name: str) -> NotFound:
     return NotFound(f'project "{project}" has no secret "{name[:80]}"', hint)
 
 
-def values_for(store: Store, ring: KeyRing, resolve: Callable[[str], str], job: Job) -> dict[str, str]:
-    """What the ranks of a job get, by name. Blocks: a reference is resolved now."""
-    found: dict[str, str] = {}
+def _allowed(store: Store, secret: Secret) -> bool:
+    """Whether an admin of the server has allowed this reference for its project."""
+    known = next((each for each in store.projects() if each.name == secret.project), None)
+    return known is not None and is_allowed(secret.reference, known.allowed)
+
+
+def used_by(store: Store, job: Job) -> list[Secret]:
+    """The secrets that a job uses, each once."""
+    found: dict[str, Secret] = {}
     for use in job.spec.progress.secrets:
-        if use.name in found:
-            continue
-        secret = find(store, job.spec.project, use.name)
+        secret = found.get(use.name) or find(store, job.spec.project, use.name)
         if secret is None:
             raise _unknown(store, job.spec.project, use.name)
-        found[use.name] = _checked(secret, resolve(secret.reference)) if secret.reference else ring.open(secret)
-    return found
+        found[use.name] = secret
+    return list(found.values())
+
+
+def value_of(store: Store, ring: KeyRing, resolve: Callable[[str], str], secret: Secret, guarded: bool) -> str:
+    """What the ranks of a job get. Blocks: a reference is resolved now, and must still be allowed."""
+    if not secret.reference:
+        return ring.open(secret)
+    if guarded and not _allowed(store, secret):
+        raise NotFound(*why_not(secret.reference, secret.project))  # For its job it is as if it were not there.
+    return _checked(secret, resolve(secret.reference))
 
 
 def _checked(secret: Secret, value: str) -> str:

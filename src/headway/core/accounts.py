@@ -29,6 +29,7 @@ class Project:
     name: str
     created_by: str = ""
     created_at: float = 0.0
+    allowed: tuple[str, ...] = ()  # Which references to secrets kept elsewhere it may have: see core/references.py.
 
 
 @dataclass(frozen=True, slots=True)

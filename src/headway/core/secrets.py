@@ -15,12 +15,6 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 USES_MAX = 100
 VALUE_BYTES_MIN = 6  # A shorter one could not be masked without covering ordinary words.
 VALUE_BYTES_MAX = 64 * 2**10
-SCHEMES = {
-    "aws": "AWS Secrets Manager: aws://REGION/NAME, with #KEY for one key of a JSON value",
-    "gcp": "GCP Secret Manager: gcp://PROJECT/NAME, with /VERSION for one that is not the latest",
-    "azure": "Azure Key Vault: azure://VAULT/NAME, with /VERSION for one that is not the latest",
-    "vault": "HashiCorp Vault, a KV engine of version 2: vault://MOUNT/PATH#KEY",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +63,6 @@ def check_value(value: bytes) -> str:
     if "\0" in text:
         raise BadInput("the secret contains a NUL byte, which no variable can hold")
     return text
-
-
-def check_reference(reference: object) -> str:
-    scheme, found, rest = str(reference).partition("://")
-    if not isinstance(reference, str) or scheme not in SCHEMES or not found or "/" not in rest or len(reference) > 500:
-        raise BadInput(f'"{str(reference)[:80]}" is no reference to a secret', "; ".join(SCHEMES.values()))
-    if scheme == "vault" and not rest.partition("#")[2]:
-        raise BadInput(f'"{reference[:80]}" names no key', SCHEMES[scheme])
-    return reference
 
 
 def read_uses(raw: Any, what: str) -> tuple[SecretUse, ...]:

@@ -26,7 +26,7 @@ def write_accounts(connection: sa.Connection, sql: Statements, accounts: Account
     users = [(u.name, rows.plain(u.email), u.subject, int(u.admin), u.created_by, u.created_at) for u in accounts.users]
     for table, many in (
         (schema.users, users),
-        (schema.projects, list(map(astuple, accounts.projects))),
+        (schema.projects, [(p.name, p.created_by, p.created_at, "\n".join(p.allowed)) for p in accounts.projects]),
         (schema.memberships, list(map(astuple, accounts.members))),
         (schema.tokens, list(map(astuple, accounts.tokens))),
     ):
@@ -83,7 +83,7 @@ class AccountTables:
         return [User(row[0], row[1], row[2], bool(row[3]), *row[4:]) for row in self._every(schema.users)]
 
     def projects(self) -> list[Project]:
-        return [Project(*row) for row in self._every(schema.projects)]
+        return [Project(row[0], row[1], row[2], tuple(row[3].splitlines())) for row in self._every(schema.projects)]
 
     def members(self, project: str = "", user: str = "") -> list[Membership]:
         table = schema.memberships

@@ -12,7 +12,7 @@ from headway.store.protocol import Batch, JobFilter, LeaderLost, Store
 from headway.store.specimens import a_job, change, ids
 
 ADA = User("ada", "ada@example.org", "https://id.example.org|7", True, "local", 1.5)
-VISION = Project("vision", "local", 2.5)
+VISION = Project("vision", "local", 2.5, ("vault://kv/vision/", "aws://eu-west-1/vision-*"))
 TOKEN = Token("abcd", "0f" * 32, "service", "ci", "ada", "vision", "member", 1.0, 9.0, None, None)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "r0009"
-KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", "r0004", "r0006", "r0007", "r0008", REVISION})
+REVISION = "r0010"
+KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", "r0004", "r0006", "r0007", "r0008", "r0009", REVISION})
 
 metadata = sa.MetaData()
 
@@ -335,7 +335,14 @@ users = sa.Table(
     _text("created_by"),
     _float("created_at"),
 )
-projects = sa.Table("projects", metadata, _key("name", _Id), _text("created_by"), _float("created_at"))
+projects = sa.Table(
+    "projects",
+    metadata,
+    _key("name", _Id),
+    _text("created_by"),
+    _float("created_at"),
+    _text("allowed"),  # References to secrets kept elsewhere, one a line.
+)
 memberships = sa.Table(
     "memberships",
     metadata,
