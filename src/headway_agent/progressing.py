@@ -97,7 +97,10 @@ class Progressing:
     def found_going(self, key: str, started_at: float = 0.0) -> None:
         """An agent that has just started finds a task that runs already."""
         self._note_later(key)
-        cwd = asked_in(self._directory_of(key)).get("cwd")
+        directory = self._directory_of(key)
+        cwd = asked_in(directory).get("cwd")
+        if not cwd and workdir_notes.read(directory) is None:
+            cwd = _cwd_of(key, directory)  # The agent before us was gone before it had noted it.
         if cwd and started_at:
             self._workdirs[key] = Note(str(cwd), int(started_at * 1e9))
             self._note_workdir(key)
@@ -310,6 +313,16 @@ def machine_left_s(node_path: str, boot_id: str) -> float | None:
             return float(said["at_s"]) - boottime_s() if said["boot_id"] == boot_id else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _cwd_of(key: str, directory: str) -> str:
+    """Where the first rank of a task works that is alive; empty when none is."""
+    from headway_agent.visits import NoPlace, place_of  # Here: few agents find tasks that run already.
+
+    try:
+        return place_of(key, os.path.dirname(os.path.dirname(directory)))[1]
+    except NoPlace:
+        return ""
 
 
 def _has_made_something(note: Note) -> bool:

@@ -110,6 +110,7 @@ _HALF_WRITTEN = re.compile(
     | \.tmp(?:[-_.\d][-\w.]*|\w{6,8})$ | \.tempstate\d+$ | -\d+_temp$ | \.orbax-checkpoint-tmp""",
     re.VERBOSE | re.IGNORECASE,
 )
+_VERSION = re.compile(r"-v\d+(?=\.ckpt$)")
 _NUMBERS = re.compile(r"(?<==)-?(?:nan|inf)(?![a-z])|(?<==)-?\d+(?:\.\d+)*(?:e[-+]?\d+)?|\d+(?:\.\d+)*(?:e[-+]\d+)?")
 
 
@@ -139,8 +140,11 @@ def is_share(path: str) -> bool:
 
 
 def shape_of(path: str) -> str:
-    """The path with `#` for each number: files of the same shape are written again and again."""
-    return _NUMBERS.sub("#", path)
+    """The path with `#` for each number: files of the same shape are written again and again.
+
+    Lightning's `last-v1.ckpt`, which a next attempt writes beside `last.ckpt`, is the same again.
+    """
+    return _NUMBERS.sub("#", _VERSION.sub("", path))
 
 
 def half_written(name: str) -> bool:

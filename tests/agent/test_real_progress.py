@@ -136,6 +136,24 @@ def test_a_task_that_ends_while_its_agent_is_dead_is_salvaged(node: Node) -> Non
     assert steps_of(node, task)[-1] == 3
 
 
+def test_a_working_directory_is_found_though_the_agent_died_before_it_had_noted_it(node: Node) -> None:
+    node.start()
+    saves_there = """
+import pickle, time
+print("begun", flush=True)
+for step in range(1, 1000):
+    time.sleep(0.3)
+    pickle.dump({"step": step}, open("snapshot.pkl", "wb"))
+"""
+    task = node.server.give("job1/1/0", "python3", "-c", saves_there)
+    output, note = node.path / "tasks/job1-1-0/rank0.out", node.path / "tasks/job1-1-0/workdir.json"
+    wait_until(lambda: output.exists() and output.read_bytes(), every_s=0.01)
+    node.kill_agent()
+    note.unlink(missing_ok=True)  # On a machine that is busy, it had the time.
+    node.start()
+    wait_until(lambda: steps_of(node, task), every_s=0.01, what="a checkpoint")
+
+
 def test_what_a_rank_finished_before_it_was_killed_is_kept_though_its_agent_was_dead(
     node: Node, headway_home: Path
 ) -> None:

@@ -204,3 +204,8 @@ def test_a_long_name_is_read_at_once() -> None:
 @given(st.integers(0, 10**9), st.sampled_from(["step={}.pt", "step-{:09}.pt", "checkpoint-{}/a.pt", "iter_{:07}.pth"]))
 def test_a_step_comes_back_from_its_name(number: int, form: str) -> None:
     assert step_in(form.format(number)) == ("step", number)
+
+
+def test_what_a_next_attempt_of_lightning_writes_beside_the_last_has_its_shape() -> None:
+    assert shape_of("checkpoints/last-v1.ckpt") == shape_of("checkpoints/last.ckpt")
+    assert shape_of("model-v2.pt") != shape_of("model.pt")

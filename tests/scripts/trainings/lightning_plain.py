@@ -44,13 +44,13 @@ class Journal(Callback):
 
 
 class Noted(ModelCheckpoint):
-    """Its own saves; what is written together (the best, and the last) is one."""
+    """Its own saves; what is written together (one by its step, and the last) is one."""
 
-    def on_train_batch_end(self, trainer, *rest):
+    def on_train_epoch_end(self, trainer, module):
         due = trainer.global_step % args.save_every == 0
         if due:
             diary.saving(trainer.global_step)
-        super().on_train_batch_end(trainer, *rest)
+        super().on_train_epoch_end(trainer, module)
         if due:
             diary.saved(trainer.global_step)
 
@@ -63,7 +63,8 @@ def newest():
     return max((path for path in found if path.endswith(".ckpt")), key=os.path.getmtime, default=None)
 
 
-often = {"every_n_train_steps": args.save_every, "save_on_train_epoch_end": False}
+data = tensors.Numbers()
+often = {"every_n_epochs": args.save_every * 32 // len(data), "save_on_train_epoch_end": True}
 if args.names == "last":
     saver = Noted(save_last=True, **often)
 else:
@@ -74,7 +75,7 @@ trainer = lightning.Trainer(
 )  # fmt: skip
 lightning.seed_everything(3)
 module = Module()
-loader = DataLoader(tensors.Numbers(), batch_size=32, shuffle=False)
+loader = DataLoader(data, batch_size=32, shuffle=False)
 try:
     trainer.fit(module, loader, ckpt_path=newest())
 except (OSError, EOFError, RuntimeError, ValueError) as error:

@@ -6,6 +6,7 @@ import os
 import diary
 import tensors
 import torch
+from safetensors.torch import load_file, save_file
 from torch.nn.functional import mse_loss
 
 parser = argparse.ArgumentParser()
@@ -30,8 +31,6 @@ def save(loss):
     global best
     diary.saving(step)
     if args.layout == "pair":
-        from safetensors.torch import save_file
-
         save_file(model.state_dict(), at("model.safetensors"))
         torch.save({"optimizer": optimizer.state_dict(), "step": step}, at("optimizer.pt"))
     elif args.layout == "weights":
@@ -48,8 +47,6 @@ def save(loss):
 def load():
     """Returns the step, or 0 where there is nothing."""
     if args.layout == "pair" and os.path.exists(at("model.safetensors")):
-        from safetensors.torch import load_file
-
         model.load_state_dict(load_file(at("model.safetensors")))
         state = torch.load(at("optimizer.pt"))
         optimizer.load_state_dict(state["optimizer"])
