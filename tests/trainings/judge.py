@@ -43,6 +43,7 @@ class Verdict:
     commit_s: list[float] = field(default_factory=list)  # From the end of a save to its commit.
     identical: bool = False
     account_exact: bool = True
+    account: list[tuple[int, int]] = field(default_factory=list)  # Steps told as lost, and lost, of each attempt.
     own_steps: bool = True
 
 
@@ -150,6 +151,7 @@ def _account(case: Evidence, verdict: Verdict) -> None:
     for attempt, following in pairwise(attempts):
         told = case.told["attempts"][attempt - 1]
         reached, resumed = case.journal.reached(attempt), case.journal.began(following)
+        verdict.account.append((told["steps_lost"], max(0, reached - resumed)))
         least = min(reached, case.printed.get(attempt, reached)) - resumed
         if attempt in gone:
             least = min(least, case.journal.reached(attempt, gone[attempt] - TELLS_WITHIN_S) - resumed)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
+from tests.trainings.habits import PLAIN
 from tests.trainings.journal import Journal, Line
 from tests.trainings.judge import MACHINE, NOTICE, RANK, Commit, End, Evidence, judge
+from tests.trainings.table import rows
 
 EVERY = 10
 
@@ -163,3 +165,12 @@ def test_a_gang_has_saved_when_all_who_save_have() -> None:
     assert Journal([*attempt(1, 0, 25, 0.0), *watching]).saved() == 20
     assert journal.attempts(ranks=2) == [1]
     assert Journal(attempt(1, 0, 5, 0.0)).attempts(ranks=2) == []
+
+
+def test_the_table_has_a_row_for_each_training_that_was_tried() -> None:
+    lines = [
+        {"habit": PLAIN[0].name, **asdict(judge(CALM))},
+        {"habit": PLAIN[0].name, **asdict(judge(begins_from(10)))},
+    ]
+    (row,) = rows(lines, PLAIN)
+    assert row == [PLAIN[0].name, "15 steps", "0 + 2", "–", "5, 15", "1", "yes", "yes", "2 of 2"]
