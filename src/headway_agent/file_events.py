@@ -37,6 +37,7 @@ SILENT_S = 0.15  # where none had come for so long before it: else it is the nex
 STAGED = "staged"
 CLOSES_WITHIN_S, CLOSES_EVERY_S = 0.5, 0.002
 SHARED_MAX = 1000
+HEARD_WITHIN_S, REMEMBERED_MAX = 10.0, 10_000
 SAME_SAVE_NS = 60_000_000  # What is heard so shortly before a file was written to for the last time is its own save.
 UNSURE, NEVER = "unsure", "never"  # What is put by: only files of unknown format, which are stored late; none.
 
@@ -85,6 +86,7 @@ class FileEvents:
         self._waiting: list[threading.Event] = []
         self._silent: dict[str, bool] = {}  # By task that writes: whether it printed nothing for long before that.
         self._after: dict[tuple[str, str, str], tuple[float, int]] = {}  # Saved just now: what is printed right after.
+        self._caught_as: dict[tuple[str, str, str], tuple[Signature, float]] = {}  # And until when that is of use.
         self._shared: set[str] = set()  # Files that somebody had open for writing still after a close.
         self._processes = TaskProcesses()
         self._ended: dict[str, bool] = {}  # By task: whether a process of it has ended, as far as was asked in a turn.
@@ -142,7 +144,10 @@ class FileEvents:
         self._ended = dict.fromkeys(met, False)
         told: list[Seen | Caught | Printed] = []
         written: set[Seen] = set()
+        old = {key for key in last if self._is_caught(*key)}
         for number, each in enumerate(seen):
+            if each.what in (WRITTEN, APPEARED, CLOSED, FOUND) and (each.task, each.place, each.path) in old:
+                continue
             newest = last[each.task, each.place, each.path] == number
             told += self._printed_at(each)
             caught = self._catch(each) if newest and each.what in (CLOSED, FOUND) else None
@@ -152,12 +157,32 @@ class FileEvents:
                 told.append(each)  # A close alone: it came too late to be of use.
             if caught is not None:
                 told.append(caught)
+                self._remember(caught)
             if each.what == WRITTEN:
                 written.add(each)
             elif each.what == CLOSED:
                 written.discard(Seen(each.task, each.place, WRITTEN, each.path))
         if told:
             self._tell(told)
+
+    def _is_caught(self, task: str, place: str, path: str) -> bool:
+        """Whether it is as it was caught a moment ago: what is heard of it happened before that.
+
+        A file in a new folder is found by looking, and heard of too. Taken for written anew, it would end its save.
+        """
+        signature, until_s = self._caught_as.get((task, place, path), (None, 0.0))
+        if signature is None or boottime_s() > until_s:
+            return False
+        try:
+            return staged_files.signature_at(self._file_of(task, place, path)) == signature
+        except OSError:
+            return False
+
+    def _remember(self, caught: Caught) -> None:
+        now = boottime_s()
+        if len(self._caught_as) >= REMEMBERED_MAX:
+            self._caught_as = {key: each for key, each in self._caught_as.items() if each[1] > now}
+        self._caught_as[caught.task, caught.place, caught.path] = (caught.signature, now + HEARD_WITHIN_S)
 
     def _printed_at(self, seen: Seen) -> list[Printed]:
         """Note how much was printed when a save begins and ends; of a rename it is told at once."""
@@ -193,22 +218,21 @@ class FileEvents:
         except OSError:
             return None  # Renamed or removed.
         try:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or self._has_writer(fd, file):
+            if not stat.S_ISREG(os.fstat(fd).st_mode) or self._has_writer(fd, file, seen.what == CLOSED):
                 return None
-            return self._caught(task, place, path, file, fd, found)
+            return self._caught(task, place, path, file, fd, os.fstat(fd))
         except OSError:
             return None  # Removed meanwhile.
         finally:
             os.close(fd)
 
-    def _has_writer(self, fd: int, file: str) -> bool:
+    def _has_writer(self, fd: int, file: str, closed: bool) -> bool:
         """Whether somebody else still writes to it.
 
         The kernel tells of a close before it has done with it: while it finds room for a large file that replaced an
         older one, the file counts as being written to.
         """
-        until_s = boottime_s() + (0.0 if file in self._shared else CLOSES_WITHIN_S)
+        until_s = boottime_s() + (CLOSES_WITHIN_S if closed and file not in self._shared else 0.0)
         while staged_files.has_writer(fd):
             if boottime_s() >= until_s:
                 if len(self._shared) < SHARED_MAX:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headway_agent import file_events, staged_files
-from headway_agent.file_events import FileEvents
-from headway_agent.inotify import CLOSED, Seen
+from headway_agent.file_events import FileEvents, Printed
+from headway_agent.inotify import CLOSED, FOUND, WRITTEN, Seen
 
 
 @pytest.fixture
@@ -64,3 +64,20 @@ def test_what_a_new_task_closes_is_copied_before_it_is_known_what_belongs_to_it(
     late = closed(events, tmp_path, b"\1" * 100)
     assert late is not None
     assert late.source == ""
+
+
+def test_what_is_heard_late_of_a_file_that_was_found_is_not_taken_for_the_next_save(
+    events: FileEvents, tmp_path: Path
+) -> None:
+    told: list[Any] = []
+    events._tell = told.extend
+    path = tmp_path / "checkpoints/model.bin"
+    path.write_bytes(b"\1" * 100)
+    whose = ("a/1/0", "checkpoints")
+    events._hear([Seen(*whose, FOUND, "model.bin")])
+    events._hear([Seen(*whose, WRITTEN, "model.bin"), Seen(*whose, CLOSED, "model.bin")])
+    assert [getattr(each, "what", "caught") for each in told if not isinstance(each, Printed)] == ["found", "caught"]
+    path.write_bytes(b"\1" * 200)
+    told.clear()
+    events._hear([Seen(*whose, WRITTEN, "model.bin"), Seen(*whose, CLOSED, "model.bin")])
+    assert [getattr(each, "what", "caught") for each in told if not isinstance(each, Printed)] == ["written", "caught"]
