@@ -27,7 +27,9 @@ class Module(lightning.LightningModule):
         self.layers = tensors.network()
 
     def training_step(self, batch, index):
-        loss = torch.nn.functional.mse_loss(self.layers(batch[0]), batch[1])
+        # Within an epoch Lightning begins again with the first batch: what is learned must hang on the step alone.
+        inputs, targets = tensors.batch_of(data, self.global_step)
+        loss = torch.nn.functional.mse_loss(self.layers(inputs), targets)
         self.log("val_loss", loss)
         return loss
 
@@ -46,11 +48,11 @@ class Journal(Callback):
 class Noted(ModelCheckpoint):
     """Its own saves; what is written together (one by its step, and the last) is one."""
 
-    def on_train_epoch_end(self, trainer, module):
+    def on_train_batch_end(self, trainer, *rest):
         due = trainer.global_step % args.save_every == 0
         if due:
             diary.saving(trainer.global_step)
-        super().on_train_epoch_end(trainer, module)
+        super().on_train_batch_end(trainer, *rest)
         if due:
             diary.saved(trainer.global_step)
 
@@ -64,7 +66,7 @@ def newest():
 
 
 data = tensors.Numbers()
-often = {"every_n_epochs": args.save_every * 32 // len(data), "save_on_train_epoch_end": True}
+often = {"every_n_train_steps": args.save_every, "save_on_train_epoch_end": False}
 if args.names == "last":
     saver = Noted(save_last=True, **often)
 else:
