@@ -71,5 +71,6 @@ def test_it_imports_on_the_oldest_python_that_is_here(place: Path) -> None:
     found = find_python("3.8")
     if found is None:
         pytest.skip("no python3.8 on this machine")
-    program = "import headway; headway.stop_requested(); import headway.training.files, headway.training.pytorch"
+    program = "import headway; headway.stop_requested(); import headway.training.files"
+    program += "; from headway.training import accelerate, pytorch, sharded"
     subprocess.run([found, "-S", "-c", program], check=True, env={"PYTHONPATH": str(place)})

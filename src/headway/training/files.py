@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 # Two are left in the directory: the agent may still be reading the one before.
 LEFT = 2
+SHARE = ".rank-"
 
 
-def directory(otherwise: str = "checkpoints") -> str:
-    """The checkpoint directory of the job; outside a job, one that is made here."""
-    folder = progress.checkpoint_dir() or otherwise
+def directory(given: str | None = None) -> str:
+    """The directory that was given, else the checkpoint directory of the job; outside a job, one that is made here."""
+    folder = given or progress.checkpoint_dir() or "checkpoints"
     os.makedirs(folder, exist_ok=True)
     return folder
 
@@ -31,20 +32,49 @@ def save(
     metrics: Mapping[str, Any] | None = None,
 ) -> str:
     """Write `step-<n><ending>` through `write(path)`, durably, tell of it, and remove all but the last two."""
-    name = f"step-{step:09d}{ending}"
+    clear(folder, step, ending)
+    write(draft(folder, step, ending))
+    return finish(folder, step, ending, metrics)
+
+
+def draft(folder: str, step: int, ending: str) -> str:
+    """Where a checkpoint is written before it has its name: one that looks half-written to everybody.
+
+    It is the same on every node: torch writes it into the file, and equal states are to be equal bytes.
+    """
+    return os.path.join(folder, f".{_name(step, ending)}.tmp")
+
+
+def finish(folder: str, step: int, ending: str, metrics: Mapping[str, Any] | None = None) -> str:
+    """The draft is whole: give it its name, tell of it, and remove all but the last two.
+
+    Where there is none, another node has written it for all: this one tells that it has come to that step, and a
+    checkpoint of the gang is complete without anybody having to guess who saves.
+    """
+    fresh, name = draft(folder, step, ending), _name(step, ending)
+    ours = os.path.exists(fresh)
+    if not ours:
+        name = f"{name}{SHARE}{os.environ.get('RANK') or 0}"
+        with open(fresh, "w") as file:
+            file.write(f"step {step}: written by another node\n")
     path = os.path.join(folder, name)
-    fresh = os.path.join(folder, f".{os.getpid()}-{name}")  # Keeps its ending: some libraries go by it.
-    write(fresh)
-    _sync(fresh)
+    for each in [*_inside(fresh), fresh]:
+        _sync(each)
     if os.path.isdir(path):
         shutil.rmtree(path)
     os.replace(fresh, path)
     _sync(folder)
-    for old in found(folder, ending)[:-LEFT]:
+    # What was restored of others is not written anew here.
+    for old in [*found(folder, ending)[: -LEFT if ours else None], *_shares(folder, ending)[:-LEFT]]:
         _remove(os.path.join(folder, old))
     if progress.checkpoint_dir() and os.path.realpath(folder) == os.path.realpath(progress.checkpoint_dir() or ""):
         progress.checkpoint(step, name, metrics)
     return path
+
+
+def clear(folder: str, step: int, ending: str) -> None:
+    """Remove what an earlier try has left of this draft."""
+    _remove(draft(folder, step, ending))
 
 
 def newest(folder: str, ending: str) -> tuple[int, str] | None:
@@ -60,7 +90,15 @@ def newest(folder: str, ending: str) -> tuple[int, str] | None:
 
 def found(folder: str, ending: str) -> list[str]:
     """Our checkpoints in the directory, oldest first."""
-    shape = re.compile(r"step-(\d+)" + re.escape(ending) + r"\Z")
+    return _named(folder, re.escape(ending))
+
+
+def _shares(folder: str, ending: str) -> list[str]:
+    return _named(folder, re.escape(ending + SHARE) + r"\d+")
+
+
+def _named(folder: str, ending: str) -> list[str]:
+    shape = re.compile(r"step-(\d+)" + ending + r"\Z")
     try:
         names = [name for name in os.listdir(folder) if shape.match(name)]
     except OSError:
@@ -68,8 +106,16 @@ def found(folder: str, ending: str) -> list[str]:
     return sorted(names, key=_step)
 
 
+def _name(step: int, ending: str) -> str:
+    return f"step-{step:09d}{ending}"
+
+
 def _step(name: str) -> int:
     return int(re.sub(r"\D.*", "", name[len("step-") :]))
+
+
+def _inside(path: str) -> list[str]:
+    return [os.path.join(above, name) for above, _, names in os.walk(path) for name in names]
 
 
 def _sync(path: str) -> None:
