@@ -351,9 +351,17 @@ def _read_notice(file: str) -> Notice:
 def _listen() -> None:
     """Hear the notice's signal, where nobody else does: unheard, it would end the process before it could save."""
     global _listening
-    if _listening:
-        return
-    _listening = True
+    if not _listening:
+        _listening = True
+        _hear(also_instead_of_others=False)
+
+
+def listen_alone() -> None:
+    """Hear the notice's signal instead of a library that would end the training by itself, or wait for other ranks."""
+    _hear(also_instead_of_others=True)
+
+
+def _hear(also_instead_of_others: bool) -> None:
     if not os.environ.get("HEADWAY_JOB_ID"):
         return
     import signal
@@ -363,5 +371,5 @@ def _listen() -> None:
         return
     for name in {"SIGTERM", os.environ.get("HEADWAY_NOTICE_SIGNAL") or "SIGTERM"}:
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+        if number is not None and (also_instead_of_others or signal.getsignal(number) is signal.SIG_DFL):
             signal.signal(number, lambda got, frame: _signalled.append((time.time(), got)))
