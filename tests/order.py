@@ -12,7 +12,7 @@ from typing import Any
 # The longest first. What is not here is short.
 LONG = (
     "tests/slurm/", "tests/servers/", "tests/guest/", "tests/trainings/", "tests/ssh/test_hosts.py",
-    "tests/real/test_progress.py", "tests/real/test_gangs.py", "tests/training/test_libraries.py",
+    "tests/real/test_progress.py", "tests/real/test_gangs.py",
     "tests/real/test_survival.py", "tests/sim/", "tests/real/", "tests/ssh/", "tests/examples/",
     "tests/agent/test_real", "tests/cli/test_real_server.py", "tests/yardsticks/", "tests/accounts/", "tests/agent/",
 )  # fmt: skip

@@ -1,11 +1,10 @@
-"""Callbacks: with small stand-ins for the libraries, and in real jobs with the real ones."""
+"""Callbacks, with small stand-ins for their libraries; with the real ones: tests/trainings/with_callbacks.py."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import os
-import subprocess
+import random
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -16,20 +15,6 @@ from typing import Any
 import pytest
 
 from headway.training import progress
-from tests.living import Living
-from tests.real.torching import torch_python
-from tests.waiting import wait_until
-
-SCRIPT = Path(__file__).with_name("libraries.py")
-SOURCES = Path(progress.__file__).resolve().parents[2]
-LIBRARIES = ("lightning", "keras", "huggingface")
-
-
-@pytest.fixture
-def living(headway_home: Path, tmp_path: Path) -> Iterator[Living]:
-    made = Living(headway_home, tmp_path)
-    yield made
-    made.end()
 
 
 @pytest.fixture
@@ -73,45 +58,170 @@ def steps(job: Path) -> list[int]:
     return [json.loads(line)["step"] for line in (job / "sdk/declared.jsonl").read_text().splitlines()]
 
 
+class Fetcher:
+    """As Lightning's: makes its iterator anew for each epoch."""
+
+    def __init__(self, loader: Any) -> None:
+        self.combined_loader = loader
+
+    def setup(self, loader: Any) -> None:
+        self.combined_loader = loader
+
+    def __iter__(self) -> Fetcher:
+        self.iterator = iter(self.combined_loader)
+        return self
+
+    def __next__(self) -> int:
+        return int(next(self.iterator))
+
+
+class Shuffled:
+    """A loader that is its own iterator, as Lightning's is: whoever asks it twice gets another order."""
+
+    def __init__(self) -> None:
+        self.flattened = [self]
+
+    def __iter__(self) -> Shuffled:
+        self.left = random.sample(range(8), 8)
+        return self
+
+    def __next__(self) -> int:
+        return self.left.pop()
+
+
+def a_trainer() -> SimpleNamespace:
+    loop = SimpleNamespace(_data_fetcher=Fetcher(Shuffled()))
+    trainer = SimpleNamespace(fit_loop=loop, should_stop=False, global_step=0, is_last_batch=False, current_epoch=0)
+    trainer.accumulate_grad_batches, trainer.limit_val_batches = 1, 1.0
+    trainer.save_checkpoint = lambda path: Path(path).write_text(str(trainer.global_step))
+    return trainer
+
+
 def test_lightning_saves_now_and_then_on_notice_and_resumes(job: Path, module: Callable) -> None:
     ours = module("lightning", lightning={}, lightning__pytorch={"Callback": object})
     assert ours.resume_path() is None
-    strategy = SimpleNamespace(reduce_boolean_decision=lambda stop, all: stop)
-    trainer = SimpleNamespace(strategy=strategy, world_size=1, should_stop=False, global_step=0)
-    trainer.save_checkpoint = lambda path: Path(path).write_text(str(trainer.global_step))
-    callback = ours.HeadwayCallback(save_every=2)
+    trainer, callback = a_trainer(), ours.HeadwayCallback(save_every=2)
+    callback.on_train_start(trainer, None)
     for trainer.global_step in (1, 2, 3):
-        callback.on_train_batch_end(trainer)
+        callback.on_train_batch_end(trainer, None, None, None, trainer.global_step - 1)
     assert (steps(job), trainer.should_stop) == ([2], False)
     tell(job)
-    callback.on_train_batch_end(trainer)
-    callback.on_train_end(trainer)
+    callback.on_train_batch_end(trainer, None, None, None, 2)
+    callback.on_train_end(trainer, None)
     assert (steps(job), trainer.should_stop) == ([2, 3], True)
     assert Path(ours.resume_path()).read_text() == "3"
 
 
-def test_keras_saves_epochs_and_begins_a_cut_one_anew(job: Path, module: Callable) -> None:
-    class Callback:
-        params = {"steps": 3}
+def test_lightning_goes_on_within_an_epoch_with_the_same_batches_and_chance(job: Path, module: Callable) -> None:
+    ours = module("lightning", lightning={}, lightning__pytorch={"Callback": object})
+    trainer, callback = a_trainer(), ours.HeadwayCallback()
+    callback.on_train_start(trainer, None)
+    fetcher = trainer.fit_loop._data_fetcher
+    for number in range(3):
+        next(fetcher)
+        random.random()
+        callback.on_train_batch_end(trainer, None, None, None, number)
+    state, left, drawn = callback.state_dict(), list(fetcher.iterator.left), random.random()
+    random.seed(99)
+    trainer, callback = a_trainer(), ours.HeadwayCallback()
+    callback.load_state_dict(state)
+    callback.on_train_start(trainer, None)
+    assert trainer.fit_loop._data_fetcher.iterator.left == left
+    assert random.random() == drawn
 
-    def save(path: str) -> None:
-        Path(path).write_text("model")
 
-    keras = {"callbacks": SimpleNamespace(Callback=Callback), "models": SimpleNamespace(load_model=lambda path: path)}
-    ours = module("keras", keras=keras)
-    assert ours.resume(lambda: "new") == ("new", 0)
-    callback = ours.HeadwayCallback()
-    callback.model = SimpleNamespace(stop_training=False, save=save, optimizer=SimpleNamespace(iterations=3))
-    callback.on_epoch_end(0)
-    assert ours.resume(lambda: "new")[1] == 1
+def test_lightning_saves_a_whole_epoch_when_its_validation_is_over(job: Path, module: Callable) -> None:
+    ours = module("lightning", lightning={}, lightning__pytorch={"Callback": object})
+    trainer, callback = a_trainer(), ours.HeadwayCallback(save_every=4)
+    callback.on_train_start(trainer, None)
+    trainer.global_step, trainer.is_last_batch = 4, True
+    callback.on_train_batch_end(trainer, None, None, None, 3)
+    assert not (job / "sdk/declared.jsonl").exists()
+    callback.on_train_epoch_end(trainer, None)
+    assert (steps(job), trainer.should_stop) == ([4], False)
     tell(job)
-    callback.model.optimizer.iterations = 5
-    callback.on_train_batch_end(1)
-    assert callback.model.stop_training
-    callback.on_epoch_end(1)
-    model, epoch = ours.resume(lambda: "new")
-    assert (os.path.basename(model), epoch) == ("model.keras", 1)
-    assert steps(job) == [3, 5]
+    trainer.global_step = 8
+    callback.on_train_batch_end(trainer, None, None, None, 3)  # Perhaps validation takes longer than the grace.
+    assert (steps(job), trainer.should_stop) == ([4, 8], False)
+    callback.on_train_epoch_end(trainer, None)
+    assert (steps(job), trainer.should_stop) == ([4, 8, 8], True)
+
+
+def a_keras() -> dict[str, Any]:
+    class Callback:
+        params = {"steps": 3, "epochs": 9}
+
+    return {
+        "callbacks": SimpleNamespace(Callback=Callback),
+        "models": SimpleNamespace(load_model=lambda path: path),
+        "backend": SimpleNamespace(backend=lambda: "torch"),
+        "ops": SimpleNamespace(convert_to_numpy=lambda value: value),
+    }
+
+
+def a_model() -> SimpleNamespace:
+    def save(path: str) -> None:
+        Path(path).write_text(str(model.optimizer.iterations))
+
+    def load(path: str) -> None:
+        model.optimizer.iterations = int(Path(path).read_text())
+
+    def train(*data: Any) -> dict[str, float]:
+        model.optimizer.iterations += 1
+        return {"loss": random.random()}
+
+    model = SimpleNamespace(stop_training=False, save=save, load_weights=load, train_function=train, built=True)
+    model.optimizer = SimpleNamespace(iterations=0, built=True)
+    model.weights, model.variables, model.metrics_variables = [], [], []
+    model.get_metrics_result = lambda: {"loss": 0.0}
+    return model
+
+
+def fit(callback: Any, model: Any, epochs: range, notice_at: int = -1, job: Path | None = None) -> list[int]:
+    """As Keras does it: three batches an epoch, in an order that is drawn as the epoch begins. What was trained on."""
+    trained: list[int] = []
+    callback.model, model.stop_training = model, False
+    callback.on_train_begin()
+    for epoch in epochs:
+        callback.on_epoch_begin(epoch)
+        for number, batch in enumerate(random.sample(range(3), 3)):
+            before = model.optimizer.iterations
+            model.train_function(batch)
+            trained += [batch] * (model.optimizer.iterations - before)
+            if job is not None and model.optimizer.iterations == notice_at:
+                tell(job)
+            callback.on_train_batch_end(number, {})
+            if model.stop_training:
+                break
+        random.random()  # Validation.
+        callback.on_epoch_end(epoch)
+        if model.stop_training:
+            break
+    return trained
+
+
+@pytest.mark.parametrize("notice_at", range(1, 9))
+def test_keras_goes_on_within_the_epoch_that_was_cut(job: Path, module: Callable, notice_at: int) -> None:
+    ours = module("keras", keras=a_keras())
+    random.seed(1)
+    undisturbed = fit(ours.HeadwayCallback(directory=str(job / "elsewhere")), a_model(), range(3))
+    random.seed(1)
+    model, first = ours.resume(a_model)
+    trained = fit(ours.HeadwayCallback(), model, range(first, 3), notice_at, job)
+    assert len(trained) == notice_at
+    (job / "notice").unlink()
+    random.seed(2)
+    model, first = ours.resume(a_model)
+    trained += fit(ours.HeadwayCallback(), model, range(first, 3))
+    assert trained == undisturbed
+    assert steps(job)[-1] == 9
+
+
+def test_keras_on_another_backend_begins_a_cut_epoch_anew(job: Path, module: Callable) -> None:
+    ours = module("keras", keras=a_keras() | {"backend": SimpleNamespace(backend=lambda: "jax")})
+    fit(ours.HeadwayCallback(), a_model(), range(3), 5, job)
+    assert steps(job) == [3]
+    assert ours.resume(a_model)[1] == 1
 
 
 def test_the_trainer_saves_and_stops_on_notice(job: Path, module: Callable) -> None:
@@ -133,33 +243,3 @@ def test_the_trainer_saves_and_stops_on_notice(job: Path, module: Callable) -> N
     assert steps(job) == [7]
     assert json.loads((job / "sdk/metrics.jsonl").read_text())["loss"] == 0.5
     assert ours.resume_path() == str(job / "checkpoints/checkpoint-7")
-
-
-@pytest.mark.real
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_a_preempted_job_of_the_real_library_loses_no_step_and_ends_with_the_same_weights(
-    library: str, living: Living
-) -> None:
-    python = torch_python()
-
-    def result(output: str) -> str:
-        return output.rpartition("RESULT ")[2].split()[0]
-
-    job = living.submit("--no-bundle", "--", python, str(SCRIPT), library, str(living.place))
-    undisturbed = subprocess.run(
-        [python, str(SCRIPT), library, str(living.place / "calm")],
-        cwd=living.place, env={**os.environ, "PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
-    assert undisturbed.returncode == 0, undisturbed.stderr
-    wait_until(
-        lambda: json.loads(living.ok("checkpoints", job, "--json"))["checkpoints"],
-        limit_s=600,
-        what=f"a checkpoint of {library}",
-    )
-    living.ok("preempt", job)
-    ended = living.wait(job)
-    assert ended["state"] == "succeeded", living.log(job)
-    assert ended["attempt"] == 2
-    assert ended["attempts"][1]["resumed_step"] > 0
-    assert ended["account"]["total"]["steps"] == 0, ended["account"]
-    assert result(living.log(job)) == result(undisturbed.stdout)

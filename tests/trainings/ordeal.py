@@ -27,6 +27,7 @@ from tests.trainings.journal import Journal
 from tests.trainings.judge import MACHINE, NOTICE, RANK, RANKS, Commit, End, Evidence, Verdict, judge
 from tests.waiting import PATIENCE_S, wait_until
 
+SOURCES = Path(__file__).resolve().parents[2] / "src"
 LOSSES = (RANK, MACHINE, RANKS)
 SETTINGS = {"HEADWAY_LOOK_EVERY_S": "0.2", "HEADWAY_TICK_EVERY_S": "0.2", "HEADWAY_LOCAL_CPUS": "8"}
 OVER = ("succeeded", "failed", "cancelled")
@@ -200,13 +201,16 @@ class Ordeal:
         """What the same training ends with where nobody touches it, and no Headway is around."""
         place = self.living.place / "undisturbed"
         shutil.copytree(SCRIPTS, place, ignore=shutil.ignore_patterns("__pycache__"))
-        (place / "checkpoints").mkdir()
         env = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
-        env |= {"HEADWAY_CHECKPOINT_DIR": str(place / "checkpoints"), "TRAINING_JOURNAL": str(place / "journal")}
+        # Where no Headway is around, nobody brings the SDK along.
+        env |= {"PYTHONPATH": str(SOURCES), "TRAINING_JOURNAL": str(place / "journal")}
         env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(self.habit.ranks)}
         ranks = []
         for rank in range(self.habit.ranks):
+            folder = place / f"checkpoints-{rank // self.habit.ranks_per_node}"  # Of each node its own.
+            folder.mkdir(exist_ok=True)
             mine = env | {"RANK": str(rank), "LOCAL_RANK": str(rank % self.habit.ranks_per_node)}
+            mine["HEADWAY_CHECKPOINT_DIR"] = str(folder)
             ranks.append(subprocess.Popen(self._command(), cwd=place, env=mine, stdout=subprocess.DEVNULL))
         assert [each.wait(PATIENCE_S) for each in ranks] == [0] * self.habit.ranks
         return Journal.read(place / "journal").results()

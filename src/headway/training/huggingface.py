@@ -10,7 +10,7 @@ import importlib
 import os
 import re
 
-from headway.training import progress
+from headway.training import progress, ranks
 from headway.training.files import directory
 
 TYPE_CHECKING = False
@@ -31,16 +31,21 @@ def resume_path(folder: str | None = None) -> str | None:
 
 
 class HeadwayCallback(_Callback):  # type: ignore[misc]
+    def __init__(self) -> None:
+        progress.stop_requested()  # Hears the signal from here on.
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        if progress.stop_requested():
+        # A notice reaches the ranks one by one; all must save and stop after the same step.
+        if ranks.any_of(bool(progress.stop_requested())):
             control.should_save = True
             control.should_training_stop = True
             control.should_evaluate = False
         return control
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        ranks.meet()  # Each rank writes a part: it is whole when the last of them is done.
         path = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-        if int(os.environ.get("LOCAL_RANK") or 0) == 0 and os.path.isdir(path):
+        if ranks.first_of_node() and os.path.isdir(path):
             progress.checkpoint(state.global_step, os.path.abspath(path))
         return control
 
