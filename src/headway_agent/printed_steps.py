@@ -27,6 +27,7 @@ _SAID = re.compile(
     (?P<word>step|iteration|iter|epoch)
     ["']?\ {0,4}(?:[:=\#\[(]|(?<=["'\ ]))[\ :=\#\[("']{0,6}
     (?P<number>\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.0+)?(?P<total>\ ?/\ ?\d+|\ of\ \d+)?
+    (?!\S{0,80}\.(?:ckpt|pth?|h5|keras|pkl|bin|safetensors|npz)\b)  # A part of a file's name.
     (?![\d.,]*\d)(?![a-z%_])(?!\ ?(?:m?s|secs?|seconds?|min|minutes?|h|hours?|it/s|%)\b)""",
     re.VERBOSE,
 )

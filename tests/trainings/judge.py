@@ -13,6 +13,7 @@ from typing import Any
 from tests.trainings.journal import Journal
 
 TELLS_WITHIN_S = 5.0  # How far a job is, is told to the server every second or two.
+FIRST_WITHIN_S = 3.0  # A job's very first save is committed when nothing more came for a second or two.
 BRIEF_S = 1.5  # Nobody reads what a task prints that is over so soon, and has kept nothing.
 SLACK_S = 3.0  # For the start and the end of processes on a busy machine, and for what a journal cannot say.
 NOTICE, RANK, RANKS, MACHINE = "notice", "rank", "ranks", "machine"
@@ -110,6 +111,8 @@ def _must_resume(case: Evidence, end: End) -> int:
         return max(began, case.journal.saved(end.attempt, end.at - case.unsure_s if case.unsure_s else float("inf")))
     committed = [each.step for each in case.commits if each.attempt == end.attempt and each.at <= end.at]
     slowest_s = max(commit_times(case.journal, case.commits), default=0.0)
+    if not any(each.at <= end.at for each in case.commits):
+        slowest_s = max(slowest_s, FIRST_WITHIN_S)
     return max(began, case.journal.saved(end.attempt, end.at - slowest_s), *committed)
 
 
