@@ -61,7 +61,8 @@ NOISE = (
     "best epoch: 3", "save_step=100", "log_step 10", "per epoch 300", "step time 24 ms", "24ms/step - loss: 0.3",
     "step 24ms", "epoch 3.2s", "epoch: 3 minutes", "train_loss_step=0.3", "epoch: 1699999999", "misstep 3",
     "step: 1e-4", "stepwise 3", "epoch_3.pt", "saving to out/step-10/model.pt", "lr step: 0.1", "iterable 3",
-    "resuming from epoch=05-val_loss=0.52.ckpt", "Restored epoch=3-step=45.ckpt", "every step 10", "warmup step 500", "Step 50%", "eval step 10", "val epoch 3",
+    "resuming from epoch=05-val_loss=0.52.ckpt", "Restored epoch=3-step=45.ckpt",
+    "every step 10", "warmup step 500", "Step 50%", "eval step 10", "val epoch 3",
 )  # fmt: skip
 
 
