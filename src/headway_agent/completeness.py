@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from headway_agent import own_steps, rounds
 from headway_agent.own_steps import Steps
 from headway_agent.rounds import Closed, Rounds
-from headway_agent.step_names import half_written
+from headway_agent.step_names import half_written, shape_of
 from headway_agent.workdir_notes import entry_of, inner
 
 TYPE_CHECKING = False
@@ -76,6 +76,7 @@ class Knowledge:
     rounds: Rounds = field(default_factory=Rounds)
     told_at: dict[str, Mapping[str, int]] = field(default_factory=dict)  # How far the job was, as each came to be.
     due: dict[str, Closed] = field(default_factory=dict)  # The round that is to be kept now, until it is.
+    apart: dict[str, int] = field(default_factory=dict)  # By how much the steps inside the last round's files differed.
     overtaken: bool = False  # A round was overwritten before it could be read: its files must be put by.
     looked_s: float = 0.0
     changed_s: float = 0.0  # When a look last found something changed.
@@ -299,7 +300,7 @@ def _take_round(known: Knowledge, tree: Tree, now: float, end: str, inspector: I
         known.overtaken = True
         found = {}
     before, known.due = known.due, {**known.due, **found}
-    if found and not _of_one_step(found, inspector):
+    if found and not _of_one_step(known, found, inspector):
         known.due = before
     known.due = {path: each for path, each in known.due.items() if path in tree}
     for path, each in known.due.items():
@@ -323,16 +324,18 @@ def _seal(known: Knowledge, tree: Tree, inspector: Inspector) -> None:
             rounds.seal(known.rounds, folder)
 
 
-def _of_one_step(found: Mapping[str, Closed], inspector: Inspector) -> bool:
-    """Whether no two files that were saved together say that they are of different steps."""
+def _of_one_step(known: Knowledge, found: Mapping[str, Closed], inspector: Inspector) -> bool:
+    """Whether no two files that were saved together say that they are of different steps.
+
+    Unless they always do so by one: a model that says the epoch it was saved in, and a file that says the next.
+    """
     if len(found) < 2:
         return True
-    told: dict[str, int] = {}
-    for path in list(found)[: own_steps.CONTENTS_READ_MAX]:
-        step = inspector.step(path)
-        if step is not None and told.setdefault(step.unit, step.number) != step.number:
-            return False
-    return True
+    said = {path: step for path in list(found)[: own_steps.CONTENTS_READ_MAX] if (step := inspector.step(path))}
+    least = {unit: min(step.number for step in said.values() if step.unit == unit) for unit, _ in said.values()}
+    apart = {shape_of(path): step.number - least[step.unit] for path, step in said.items()}
+    before, known.apart = known.apart, apart
+    return not any(apart.values()) or (apart == before and max(apart.values()) <= 1)
 
 
 def _strangers(known: Knowledge, tree: Tree) -> bool:

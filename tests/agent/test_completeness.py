@@ -6,6 +6,7 @@ import pytest
 
 from headway_agent import completeness as c
 from headway_agent.completeness import Knowledge, Snapshot, look
+from headway_agent.step_names import NamedStep
 
 
 def sig(number: int, size: int = 10) -> tuple[int, int, int]:
@@ -339,3 +340,24 @@ def test_files_that_are_renamed_over_themselves_in_a_folder_are_of_each_save() -
             c.kept(known, snapshot)
             kept.append((snapshot.step, len(snapshot.new)))
     assert kept == [(30, 2), (45, 2), (60, 2), (75, 2)]
+
+
+@pytest.mark.parametrize(("ahead", "kept_steps"), [(0, [10, 20, 30]), (1, [20, 30]), (10, [])])
+def test_files_that_always_differ_by_one_are_of_one_save(ahead: int, kept_steps: list[int]) -> None:
+    """A model and what is saved beside it; where they differ by more, one of them is of another save."""
+    known, kept, now = Knowledge(), [], 0
+
+    class Said(c.Inspector):
+        def step(self, path: str) -> NamedStep:
+            return NamedStep("epoch", now + (ahead if path == "state.json" else 0))
+
+    for now in (10, 20, 30):
+        tree = {"model.pt": sig(now), "state.json": sig(now + 1)}
+        for path, signature in tree.items():
+            c.touched(known, path, now)
+            c.closed(known, path, c.Closed(signature, now, c.CLOSED, whole=True))
+        snapshot = look(known, tree, now + 2.5, inspector=Said())
+        if snapshot is not None:
+            c.kept(known, snapshot)
+            kept.append(snapshot.step - ahead)
+    assert kept == kept_steps
