@@ -220,8 +220,10 @@ def _was_whole(rounds: Rounds) -> bool:
         return True
     if rounds.usual or rounds.writing:
         return False
-    alone = len(rounds.now) == 1 and all("/" not in inner(path) for path in rounds.now)
-    return alone or (rounds.failed_s is not None and rounds.failed_s - rounds.event_s >= _quiet_s(rounds))
+    # A folder that is named by a step is filled with one save; in another one, each file may be all of it.
+    alone = len(rounds.now) == 1 and all(step_in(path.rpartition("/")[0]) is None for path in rounds.now)
+    after_s = rounds.failed_s - rounds.event_s if rounds.failed_s is not None else 0.0
+    return after_s >= (GAP_S if alone else _quiet_s(rounds))
 
 
 def _is_trusted(rounds: Rounds) -> bool:

@@ -106,6 +106,17 @@ def test_what_was_closed_before_a_rank_was_killed_counts_though_its_format_tells
     assert at_the_end(abrupt=True, alive=True, closed_s=10.1) == set(), "another rank, which may have failed over it"
 
 
+def test_a_first_file_after_which_its_rank_lived_on_is_all_of_its_save() -> None:
+    def at_the_end(path: str, failed_s: float) -> set[str]:
+        known = Rounds(failed_s=failed_s, abrupt=True)
+        saved(known, path, 10.0)
+        return set(r.take_at_the_end(known, all_closed=False))
+
+    assert at_the_end("out/snapshot.pt", 10.1) == {"out/snapshot.pt"}
+    assert at_the_end("out/snapshot.pt", 10.01) == set(), "it may have been about to open the next one"
+    assert at_the_end("checkpoint-15/model.pt", 10.1) == set(), "a folder of one save, which may have more"
+
+
 def test_shards_of_one_step_are_one_round() -> None:
     known = Rounds()
     for rank in range(4):
@@ -152,7 +163,7 @@ def test_a_close_that_came_with_its_writer_s_death_proves_nothing() -> None:
 def test_a_file_that_is_whole_by_its_format_needs_no_living_writer() -> None:
     known = Rounds()
     saved(known, "snapshot.pt", 10.0)
-    known.failed_s = 10.01
+    known.failed_s = 10.1
     assert set(r.take_at_the_end(known, all_closed=False)) == {"snapshot.pt"}
 
 

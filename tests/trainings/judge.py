@@ -14,6 +14,7 @@ from tests.trainings.journal import Journal
 
 TELLS_WITHIN_S = 5.0  # How far a job is, is told to the server every second or two.
 FIRST_WITHIN_S = 3.0  # A job's very first save is committed when nothing more came for a second or two.
+JUST_S = 0.2  # A file that was saved so shortly before an end, and is the first of all, may not have been alone.
 BRIEF_S = 1.5  # Nobody reads what a task prints that is over so soon, and has kept nothing.
 SLACK_S = 3.0  # For the start and the end of processes on a busy machine, and for what a journal cannot say.
 NOTICE, RANK, RANKS, MACHINE = "notice", "rank", "ranks", "machine"
@@ -105,7 +106,7 @@ def _must_resume(case: Evidence, end: End) -> int:
     commit of this training took.
     """
     began = case.journal.began(end.attempt)
-    if case.several and len(case.journal.saves_by(end.at)) < 2:
+    if len(case.journal.saves_by(end.at)) < 2 and (case.several or not case.journal.saves_by(end.at - JUST_S)):
         return began
     if end.way != MACHINE:
         return max(began, case.journal.saved(end.attempt, end.at - case.unsure_s if case.unsure_s else float("inf")))
