@@ -61,7 +61,8 @@ PLAIN = [
 # Libraries as people use them, without a line of ours. Their folders are their own, in the working directory.
 LIBRARIES = [
     replace(habit, library=True, bundle=True) for habit in (
-        Habit("`torch.save(snapshot, \"snapshot.pt\")` in the working directory", "torch_snapshot.py", every=5, pace_s=0.1),
+        Habit("`torch.save(snapshot, \"snapshot.pt\")` in the working directory", "torch_snapshot.py", every=5,
+              pace_s=0.1),
         Habit("the same in a folder given by a flag, two ranks", "torch_snapshot.py",
               ("--snapshot-path", "out/snapshot.pt"), every=5, pace_s=0.1, ranks_per_node=2,
               quick=False),
