@@ -18,7 +18,7 @@ from headway_agent.moving import is_here
 from headway_agent.parts import Known
 from headway_agent.progressing import ASKED, NOTICE, first_output, write_whole
 from headway_agent.sending import Sent
-from headway_agent.step_names import step_in
+from headway_agent.step_names import shard_of, step_in
 from headway_agent.workdir_notes import PREFIX, WORKDIR
 
 TYPE_CHECKING = False
@@ -166,6 +166,17 @@ class Charge:
         if not self.foreign:
             return tree
         return {path: signature for path, signature in tree.items() if self.foreign.get(path) != signature}
+
+    def covers(self, paths: Iterable[str]) -> list[int]:
+        """Which other tasks save in the same directory: all that there is of them is among these files.
+
+        Where names tell of shares, there must be one for each task at least: else some are not written yet.
+        """
+        paths = list(paths)
+        if self.workdir is None or not all(path.startswith(PREFIX) for path in paths):
+            return []
+        shares = {shard_of(path) for path in paths} - {None}
+        return self.workdir.covers if not shares or len(shares) > len(self.workdir.covers) else []
 
     def is_late(self, paths: Iterable[str]) -> bool:
         """Whether one of these was written when the ranks had been told to end, or one of them had failed."""

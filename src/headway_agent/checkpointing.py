@@ -371,7 +371,7 @@ class Checkpointer:
         workdir = charge.workdir
         if workdir is None:
             return {}
-        workdir.off = saves_with_us and not workdir.note.dirs
+        workdir.off = workdir.kept_by_another or (saves_with_us and not workdir.note.dirs)
         if workdir.off:
             return {}
         if not workdir.scanned or (charge.end and workdir.unwatched):
@@ -477,6 +477,8 @@ class Checkpointer:
             report["sharded"] = True
         if all(completeness.BESIDE.search(path) for path in snapshot.files):
             report["beside"] = True
+        if charge.covers(snapshot.files):
+            report["covers"] = charge.covers(snapshot.files)
         if charge.is_late(snapshot.new):
             report["late"] = True
         if charge.workdir is not None and any(path.startswith(PREFIX) for path in snapshot.files):

@@ -81,8 +81,13 @@ class Progressing:
         if asked or duty.get("resume"):
             self._asked.add(duty["task"])
         dirs = (asked.get("checkpoint") or {}).get("dirs") or ()
-        self._workdirs[duty["task"]] = Note(cwd, time.time_ns(), dirs)
-        if dirs:
+        note = self._workdirs[duty["task"]] = Note(cwd, time.time_ns(), dirs)
+        if int(duty.get("nodes") or 1) > 1 and workdir_notes.is_in_place(directory, cwd):
+            from headway_agent import occupants  # Here: an idle node need not carry it.
+
+            occupants.enter(occupants.occupant(duty["task"], directory, note))  # Before the first rank of all starts.
+        if dirs or int(duty.get("attempt") or 1) > 1:
+            # One that runs again writes over what is there, and no folder shows that something was written.
             self._note_workdir(duty["task"])
 
     def spawned(self, key: str) -> None:

@@ -7,13 +7,13 @@ meet half of one. Nothing of a user's is removed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
 from headway_agent import frameworks, occupants, workdir_notes
 from headway_agent.frameworks import Found
 from headway_agent.nodedir import remove_tree
-from headway_agent.occupants import Occupant
 from headway_agent.parts import signature_of
 from headway_agent.workdir import files_below, kept_files, matching
 from headway_agent.workdir_notes import PREFIX, Note
@@ -43,21 +43,31 @@ def put_back(
     found = [[each.pattern, each.framework] for each in frameworks.found_in(files)]
     note = Note(cwd, int(origin["since_ns"]) if own else workdir_notes.turning_point_ns(), dirs, found)
     aside = os.path.join(cwd, ASIDE, f"{job}-before-attempt-{attempt}")
-    if own and not _is_shared(job, directory, note):
-        _set_aside_leftovers(note, set(files), aside)
-    for path in files:
-        if in_place and not own and os.path.lexists(os.path.join(cwd, path)):
-            _set_aside(cwd, path, aside)  # Another job's, or of another place.
-        _place(os.path.join(staged, path), os.path.join(cwd, path))
-        _date(os.path.join(cwd, path))
+    me, of = occupants.occupant(key, directory, note), f"{job}/{attempt} step {manifest.get('step')}"
+    with occupants.alone(me) if in_place else contextlib.nullcontext():
+        there = occupants.restored_there(me, of) if in_place else {}
+        if own and not any(True for _ in occupants.others(me)):
+            _set_aside_leftovers(note, {*files, *there}, aside)
+        for path in files:
+            target = os.path.join(cwd, path)
+            if path not in there or there[path] != _signature(target):  # Else another task of the gang was quicker.
+                if in_place and not own and os.path.lexists(target):
+                    _set_aside(cwd, path, aside)  # Another job's, or of another place.
+                _place(os.path.join(staged, path), target)
+            _date(target)
+        placed = {path: signature_of(os.lstat(os.path.join(cwd, path))) for path in files}
+        if in_place:
+            occupants.note_restored(me, of, {**there, **placed})
     remove_tree(staged)
     workdir_notes.write(directory, note)
-    return {PREFIX + path: signature_of(os.lstat(os.path.join(cwd, path))) for path in files}
+    return {PREFIX + path: signature for path, signature in placed.items()}
 
 
-def _is_shared(job: str, directory: str, note: Note) -> bool:
-    me = Occupant(job, directory, os.path.realpath(note.cwd), note.since_ns, tuple(note.dirs))
-    return any(True for _ in occupants.others(me))
+def _signature(path: str) -> Signature | None:
+    try:
+        return signature_of(os.lstat(path))
+    except OSError:
+        return None
 
 
 def _set_aside_leftovers(note: Note, restored: set[str], aside: str) -> None:

@@ -45,11 +45,14 @@ class Workdir:
         self.key, self.directory, self.note = key, directory, note
         self.cwd = note.cwd
         self.found = [Found(*each) for each in note.found]
-        self.me = Occupant(key.split("/")[0], directory, os.path.realpath(note.cwd), note.since_ns, tuple(note.dirs))
+        self.me = occupants.occupant(key, directory, note)
         self.in_place = workdir_notes.is_in_place(directory, note.cwd)
+        peers = occupants.peers(self.me) if self.in_place else set()
+        self.kept_by_another = any(task < self.me.task for task in peers)  # The first of a gang keeps it all.
+        self.covers = sorted(peers) if not self.kept_by_another else []
         self.unwatched = False  # Some of it: what is written there is found by looking.
         self.scanned = False
-        self.off = False  # The job saves elsewhere.
+        self.off = self.kept_by_another  # Or the job saves elsewhere.
         self._cut = False  # There was more than a look may take.
         self._written: set[str] = set()  # What may be a part of checkpoints, by its name.
         self._other: Occupant | None = None  # A task of another job that is there too.

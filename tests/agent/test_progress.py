@@ -34,6 +34,7 @@ from headway_agent.decide import (
     TaskOver,
     Ticked,
     Troubled,
+    Wrote,
 )
 from headway_agent.outcomes import how_ended
 
@@ -309,3 +310,68 @@ def test_a_new_agent_salvages_what_ended_while_there_was_none() -> None:
 ])  # fmt: skip
 def test_a_kill_from_outside_is_told_from_one_that_followed_a_failure(exits: list[Exit], lost: bool, end: str) -> None:
     assert how_ended(exits, lost, noticed=False) == end
+
+
+# --- who saves in a gang ----------------------------------------------------------------------------------------------
+
+
+def a_gang() -> State:
+    state = a_task(nodes=2)
+    agent.decide(state, Held(T), 0.0)
+    exchange(state, duties=[{"task": T, "do": "go"}])
+    agent.decide(state, Spawned(T, 1.0), 1.0)
+    state.storage = "m"
+    exchange(state)
+    return state
+
+
+def test_a_task_that_has_written_nothing_answers_at_once_that_others_saved() -> None:
+    state = a_gang()
+    exchange(state, saved={T: 15, "gone/1/1": 15})
+    assert agent.next_call(state, 1.0)
+    body, _ = exchange(state)
+    assert body["idle"] == {T: 15}
+    body, _ = exchange(state)
+    assert "idle" not in body, "it is said once"
+    body = agent.sync_body(state, {}, 1.0)
+    exchange(state, saved={T: 30})
+    lost = agent.sync_body(state, {}, 1.0)
+    assert lost["idle"] == {T: 30}
+    agent.decide(state, NotAnswered(lost["seq"]), 1.0)
+    assert exchange(state)[0]["idle"] == {T: 30}, "and again where nobody heard it"
+
+
+def test_who_has_begun_to_write_or_may_have_does_not_answer() -> None:
+    state = a_gang()
+    agent.decide(state, Wrote(T), 1.0)
+    exchange(state, saved={T: 15})
+    assert "idle" not in exchange(state)[0]
+    asked = a_gang()
+    exchange(asked, saved={T: 15})
+    agent.decide(asked, Wrote(T), 1.0)
+    assert "idle" not in exchange(asked)[0], "it began in between"
+    anew = State("n1", "local", storage="m")
+    agent.decide(anew, KeeperListed([Kept(T, "going")]), 0.0)
+    exchange(anew, saved={T: 15})
+    assert "idle" not in exchange(anew)[0], "an agent before this one would know"
+
+
+def test_the_end_of_a_gangs_task_says_whether_it_ever_wrote_anything() -> None:
+    for exits, said in (
+        ([Exit(0, 0)], {"idle": True, "cut_off": False}),
+        ([Exit(0, None, 15, "stop")], {"idle": True, "cut_off": False}),
+        ([Exit(0, None, 9, "stop")], {"idle": True, "cut_off": True}),
+        ([Exit(0, 1)], {"idle": True, "cut_off": True}),
+    ):
+        state = a_gang()
+        for each in exits:
+            agent.decide(state, RankExited(T, each), 2.0)
+        agent.decide(state, TaskOver(T, {}), 2.0)
+        (report,) = exchange(state)[0]["reports"]
+        assert {word: report["outcome"][word] for word in said} == said
+    state = a_gang()
+    agent.decide(state, Wrote(T), 1.0)
+    agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
+    agent.decide(state, TaskOver(T, {}), 2.0)
+    (report,) = exchange(state)[0]["reports"]
+    assert "idle" not in report["outcome"]

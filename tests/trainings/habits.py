@@ -56,6 +56,7 @@ PLAIN = [
           unsure_s=1.0),
     Habit("two nodes, only the first rank saves", "gang.py", nodes=2),
     Habit("two nodes, each rank saves its part", "gang.py", ("--saves", "each"), nodes=2),
+    Habit("two nodes, each saves its own under the same name", "gang.py", ("--saves", "own"), nodes=2),
 ]  # fmt: skip
 
 # Libraries as people use them, without a line of ours. Their folders are their own, in the working directory.

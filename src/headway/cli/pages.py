@@ -72,6 +72,7 @@ def job(output: Output, detail: Shown, now: float) -> str:
         ("retry of", detail.get("retry_of") or ""),
         ("log", show_size(int(detail.get("log_bytes") or 0))),
         ("checkpoint", _checkpoint(detail.get("checkpoint"), now)),
+        ("incomplete", detail.get("checkpoint_lacks") or ""),
         ("keeps", (detail.get("checkpoint") or {}).get("found") or ""),
         ("artifacts", _kept(detail.get("artifacts"))),
         ("lost", lost(detail.get("account"))),
@@ -140,7 +141,7 @@ def _standing(checkpoint: Shown) -> str:
     """What can be done with it, in a word or two."""
     words = ["pinned"] if checkpoint.get("pinned") else []
     if not checkpoint.get("complete", True):
-        words.append("not all tasks")
+        words.append(str(checkpoint.get("lacks") or "not all tasks").partition(";")[0])  # `describe` has the advice.
     elif not checkpoint.get("resumable", True):
         words.append(str(checkpoint.get("state") or "set aside"))
     return ", ".join(words) or "good"

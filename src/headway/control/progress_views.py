@@ -81,7 +81,7 @@ def why_none_newer(entries: Sequence[Checkpoint], job: Job, newest: Whole | None
     """Why what a gang has saved since its newest checkpoint is none; empty where a share may only be on its way."""
     wholes = checkpoints.gather(entries, Gang.of(job.spec))
     later = [whole for whole in wholes if not newest or whole.step > newest.step]
-    if not job.state.ended:
+    if job.alive:
         later = [whole for whole in later if whole.attempt < job.number] or later[:-1]
     reasons = [(whole.step, savers.why_incomplete(whole, entries)) for whole in reversed(later)]
     return next((f"step {step}: {why}" for step, why in reasons if why), "")

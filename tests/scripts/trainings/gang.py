@@ -1,4 +1,4 @@
-"""Several ranks, step by step together: the first alone saves for all, or each saves its own part."""
+"""Several ranks, step by step together: the first saves for all, or each its part, under names of their own or one."""
 
 import argparse
 import os
@@ -10,15 +10,15 @@ import toy
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100)
 parser.add_argument("--save-every", type=int, default=15)
-parser.add_argument("--saves", choices=["first", "each"], default="first")
+parser.add_argument("--saves", choices=["first", "each", "own"], default="first")
 parser.add_argument("--folder", default=os.environ.get("HEADWAY_CHECKPOINT_DIR", "checkpoints"))
 args = parser.parse_args()
 os.makedirs(args.folder, exist_ok=True)
 rank = int(os.environ.get("RANK") or 0)
-path = os.path.join(args.folder, "snapshot.pkl" if args.saves == "first" else f"shard_rank{rank}.pkl")
+path = os.path.join(args.folder, f"snapshot_rank{rank}.pkl" if args.saves == "each" else "snapshot.pkl")
 
 # Where the first saves for all, all have the same weights; else each has its own.
-state = toy.fresh(rank if args.saves == "each" else 0)
+state = toy.fresh(0 if args.saves == "first" else rank)
 if os.path.exists(path):
     try:
         with open(path, "rb") as f:
@@ -38,7 +38,7 @@ while state["step"] < args.steps:
     diary.stepped(state["step"], toy.content(state))
     if rank == 0:
         print(f"step {state['step']} | loss {loss:.4f}", flush=True)
-    if state["step"] % args.save_every == 0 and (rank == 0 or args.saves == "each"):
+    if state["step"] % args.save_every == 0 and (rank == 0 or args.saves != "first"):
         diary.saving(state["step"])
         with open(path, "wb") as f:
             pickle.dump(state, f)
