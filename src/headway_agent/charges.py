@@ -241,6 +241,15 @@ class Charge:
 
     # --- copies ---
 
+    def is_as_it_was(self, path: str, closed: Closed) -> bool:
+        """Whether a file, or what was put by of it, is still what was closed."""
+        try:
+            if closed.source:
+                return staged_files.signature_at(closed.source) == closed.source_signature
+            return staged_files.signature_at(self.file_of(path)) == closed.signature
+        except OSError:
+            return False
+
     def forget_copies(self, left_over: bool = False) -> None:
         """Remove the copies that are of no use any more; `left_over`: all that an agent before us made."""
         if left_over:

@@ -449,7 +449,7 @@ class Checkpointer:
         except Changed as change:
             self._log.say("changed while it was read", task=charge.key, detail=str(change))
             charge.look_at_s = boottime_s() + AGAIN_S
-            charge.knowledge.overtaken = True
+            completeness.overtaken(charge.knowledge, charge.is_as_it_was)
             return
         except StoreRefused as refusal:
             self._trouble(f"checkpoints {charge.key}", str(refusal))

@@ -18,7 +18,7 @@ from headway_agent.workdir_notes import entry_of, inner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Mapping
+    from typing import Any, Callable, Iterable, Mapping
 
     from headway_agent.step_names import NamedStep
 
@@ -546,6 +546,13 @@ def kept(known: Knowledge, snapshot: Snapshot) -> None:
     known.told_at = {path: told for path, told in known.told_at.items() if path in known.told}
     own_steps.taken(known.steps, snapshot.step, snapshot.unit)
     known.metrics = {step: said for step, said in known.metrics.items() if step > snapshot.step}
+
+
+def overtaken(known: Knowledge, is_as_it_was: Callable[[str, Closed], bool]) -> None:
+    """What was to be kept was written to while it was read. A round of which a part is gone is not tried again."""
+    known.overtaken = True
+    if not all(is_as_it_was(path, each) for path, each in known.due.items()):
+        known.due = {}
 
 
 def sources_needed(known: Knowledge) -> set[str]:

@@ -65,6 +65,26 @@ def enter(me: Occupant) -> None:
         pass
 
 
+def leave(me: Occupant) -> None:
+    """It is over: nothing is left of its note, nor, with the last one, of what they shared."""
+    folder, restored = _folder(me), _restored(me)
+    try:
+        os.unlink(os.path.join(folder, os.path.basename(me.directory)))
+    except OSError:
+        pass
+    try:
+        os.rmdir(folder)
+        for path in (restored, restored + ".lock"):
+            if os.path.lexists(path):
+                os.unlink(path)
+        above = os.path.dirname(os.path.dirname(folder))
+        for empty in (os.path.dirname(restored), os.path.dirname(folder), above):
+            if os.path.isdir(empty):
+                os.rmdir(empty)
+    except OSError:
+        pass  # Somebody else is there, or something else lies beside it.
+
+
 def others(me: Occupant) -> Iterator[Occupant]:
     """Those of other jobs that are there now and could be mistaken for this one. Notes of the dead are removed."""
     return (each for each in _all(me) if me.is_disturbed_by(each))

@@ -202,9 +202,18 @@ class Progressing:
             if self._thread is not None:
                 self._thread.wake()
 
+    def _leave_workdir(self, key: str, note: Note | None) -> None:
+        """Where it had let others know that it is there, that is over."""
+        directory = self._directory_of(key)
+        note = workdir_notes.read(directory) or note
+        if note is not None and workdir_notes.is_in_place(directory, note.cwd):
+            from headway_agent import occupants
+
+            occupants.leave(occupants.occupant(key, directory, note))
+
     def forget(self, key: str) -> None:
         self._asked.discard(key)
-        self._workdirs.pop(key, None)
+        self._leave_workdir(key, self._workdirs.pop(key, None))
         self._first_failures.pop(key, None)
         if key in self._watched:
             self._watched.discard(key)

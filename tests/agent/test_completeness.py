@@ -6,6 +6,7 @@ import pytest
 
 from headway_agent import completeness as c
 from headway_agent.completeness import Knowledge, Snapshot, look
+from headway_agent.rounds import Closed
 from headway_agent.step_names import NamedStep
 
 
@@ -361,3 +362,16 @@ def test_files_that_always_differ_by_one_are_of_one_save(ahead: int, kept_steps:
             c.kept(known, snapshot)
             kept.append(snapshot.step - ahead)
     assert kept == kept_steps
+
+
+def test_a_round_that_was_written_over_while_it_was_read_is_not_tried_again() -> None:
+    known = Knowledge()
+    first = Closed((5, 1, 1), 1.0, c.CLOSED, whole=True)
+    c.closed(known, "a.pt", first)
+    assert c.look(known, {"a.pt": (5, 1, 1)}, 9.0) is not None
+    c.overtaken(known, lambda path, each: True)
+    assert known.due, "another file was at fault"
+    c.overtaken(known, lambda path, each: False)
+    assert not known.due
+    assert known.overtaken
+    assert c.look(known, {"a.pt": (6, 2, 1)}, 9.2) is None

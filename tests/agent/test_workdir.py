@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway_agent import frameworks, returned_files, workdir, workdir_notes
+from headway_agent import frameworks, occupants, returned_files, workdir, workdir_notes
 from headway_agent.inotify import CLOSED, FOUND, MOVED, Seen, Watcher
 from headway_agent.workdir import Workdir
 from headway_agent.workdir_notes import PREFIX, Note
@@ -340,3 +340,13 @@ def test_the_framework_is_named_once_one_of_its_own_files_is_there(place: Place)
         write(place.cwd / "outputs/checkpoint-500" / name)
         assert found.heard(f"{PREFIX}outputs/checkpoint-500/{name}")
         assert found.said == f"outputs/checkpoint-*, found as {said}"
+
+
+def test_with_the_last_task_in_a_directory_nothing_is_left_of_their_notes(place: Place) -> None:
+    first, second = place.workdir("job1/1/0"), place.workdir("job2/1/0")
+    with occupants.alone(first.me):
+        occupants.note_restored(first.me, "job1/1 step 5", {})
+    occupants.leave(first.me)
+    assert [each.job for each in occupants.others(first.me)] == ["job2"]
+    occupants.leave(second.me)
+    assert os.listdir(place.top / "nodes") == ["local-1"]
