@@ -21,6 +21,9 @@ KEPT = {
     984: "a claimed task was lost while others were not claimed yet; its end was told too early and never again",
     103677: "the simulated server was killed while it slept, and its successor slept on, with a clock that went back",
     109341: "a simulated machine slept between its keeper's death and the guard's sweep, and woke with ranks alive",
+    123: "a rank failed before it could save, and was taken for one that does not: half a checkpoint was resumed",
+    187: "who saves was forgotten when retention let the attempt before go, and a save on notice was lost",
+    352: "a node answered that it had written nothing before it had heard of the write that was under way",
     2444: "a keeper died before it heard that it may forget a task; its successor brought it up, and it was never gone",
 }
 

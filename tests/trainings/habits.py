@@ -77,6 +77,9 @@ LIBRARIES = [
         Habit("Keras, BackupAndRestore and ModelCheckpoint", "keras_plain.py", several=True, every=1,
               pace_s=0.2, tells_begun=True),
         Habit("torch.distributed.checkpoint, two ranks", "distributed.py", ranks_per_node=2),
+        Habit("torch.distributed.checkpoint, two nodes", "distributed.py", nodes=2, quick=False),
+        Habit("`torch.save(snapshot, \"snapshot.pt\")` by the first of two nodes", "torch_snapshot.py", every=5,
+              nodes=2, quick=False),
         Habit("Accelerate, `save_state`", "accelerated.py", several=True, quick=False),
     )
 ]  # fmt: skip
