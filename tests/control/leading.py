@@ -8,6 +8,7 @@ from typing import Any
 from headway.control.commands import Command
 from headway.control.cycle import Ask, Cycle, Published
 from headway.core.model import Pool
+from headway.core.sync_request import read_sync
 from headway.settings import Settings
 from headway.store.protocol import Store
 from tests.builders import NOW
@@ -30,7 +31,7 @@ class Leader:
     def sync(self, **body: Any) -> None:
         """A sync of node `n1`; its reply is thrown away."""
         said = {"protocol": 1, "node": "n1", "pool": "local", "boot_id": "b", "agent_epoch": 1, **body}
-        self.do(self.cycle.heard(said, self.now)).result()
+        self.do(self.cycle.heard(read_sync(said), self.now)).result()
 
     def join(self, cpus: float = 8.0) -> None:
         self.sync(full=True, facts={"cpus": cpus, "memory_bytes": 2**40})

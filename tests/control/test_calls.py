@@ -11,6 +11,7 @@ from headway.control.commands import Submit
 from headway.control.performer import Saw
 from headway.control.syncing import LateCall, StaleAgent
 from headway.core.model import Job, Pool, State
+from headway.core.sync_request import read_sync
 from headway.engines.protocol import Sight, Sighting, Sightings
 from headway.store.memory import MemoryStore
 from headway.store.protocol import Store
@@ -38,7 +39,7 @@ def job_of(leader: Leader) -> Job:
 def reply_to(leader: Leader, **body: Any) -> dict[str, Any]:
     replies: list[dict[str, Any]] = []
     said = {"protocol": 1, "node": "n1", "pool": "local", "boot_id": "b", "agent_epoch": 1, **body}
-    sync = leader.cycle.heard(said, leader.now)
+    sync = leader.cycle.heard(read_sync(said), leader.now)
     leader.do(sync).result()
     leader.cycle.reply(sync, leader.now, leader.now, replies.append)
     return replies[0]

@@ -8,6 +8,7 @@ import pytest
 
 from headway.control.commands import Stop, Submit
 from headway.core.model import State
+from headway.core.sync_request import read_sync
 from headway.store.memory import MemoryStore
 from headway_agent import decide as agent
 from headway_agent.decide import Answered, Held, KeeperListed, NotAnswered, sync_body
@@ -33,7 +34,7 @@ class Pair:
         if not self.marks:
             del body["marks"]
         replies: list[dict[str, Any]] = []
-        sync = self.leader.cycle.heard(body, self.leader.now)
+        sync = self.leader.cycle.heard(read_sync(body), self.leader.now)
         self.leader.do(sync).result()
         self.leader.cycle.reply(sync, self.leader.now, self.leader.now, replies.append)
         fact = NotAnswered(body["seq"]) if lost else Answered(replies[0], body["seq"])

@@ -14,6 +14,7 @@ from headway.control.views import detail
 from headway.core.errors import BadInput, Conflict, HeadwayError, NotFound
 from headway.core.model import Cause, Job, State
 from headway.core.spec import read_spec
+from headway.core.sync_request import read_sync
 from headway.store.memory import MemoryStore
 from tests.control.leading import Leader
 
@@ -32,7 +33,7 @@ class Played:
         """A sync and its reply."""
         leader, replies = self.leader, []
         body = {"protocol": 1, "node": node, "pool": "local", "boot_id": "b", "agent_epoch": 1, "wait_s": 0, **words}
-        sync = leader.cycle.heard(body, leader.now)
+        sync = leader.cycle.heard(read_sync(body), leader.now)
         ask = Ask(sync, lambda _: leader.cycle.reply(sync, leader.now, leader.now, replies.append), _raise)
         leader.cycle.turn([ask], leader.now, leader.now)
         return dict(replies[0])

@@ -18,6 +18,7 @@ from headway.control.thread import ControlThread
 from headway.core.actor import Actor
 from headway.core.errors import Unavailable
 from headway.core.model import Pool
+from headway.core.sync_request import read_sync
 from headway.engines.protocol import Sightings
 from headway.settings import Settings
 from headway.store.memory import MemoryStore
@@ -59,13 +60,13 @@ def control(store: Flaky) -> Iterator[ControlThread]:
 
 
 def test_an_answer_that_cannot_be_read_fails_and_the_thread_goes_on(control: ControlThread, store: Flaky) -> None:
-    control.sync({**ME, "seq": 1, "full": True, "facts": FACTS}).result(timeout=30)
+    control.sync(read_sync({**ME, "seq": 1, "full": True, "facts": FACTS})).result(timeout=30)
     control.do(Submit((a_spec(),), "ada", lambda: "j1")).result(timeout=30)
     store.fails("log_ends")
     with pytest.raises(Unavailable):
-        control.sync({**ME, "seq": 2, "full": True, "facts": FACTS}).result(timeout=30)
+        control.sync(read_sync({**ME, "seq": 2, "full": True, "facts": FACTS})).result(timeout=30)
     store.fails()
-    assert control.sync({**ME, "seq": 3, "full": True, "facts": FACTS}).result(timeout=30)["duties"]
+    assert control.sync(read_sync({**ME, "seq": 3, "full": True, "facts": FACTS})).result(timeout=30)["duties"]
     assert control.alive
 
 

@@ -15,6 +15,7 @@ from headway.control.cycle import Cycle
 from headway.control.thread import ControlThread
 from headway.core.errors import BadInput, NotFound, Unavailable
 from headway.core.model import Pool, State
+from headway.core.sync_request import read_sync
 from headway.settings import Settings
 from headway.store.memory import MemoryStore
 from tests.builders import a_spec
@@ -80,7 +81,7 @@ def test_a_sync_that_cannot_be_read_is_refused_and_nothing_else_happens(
     control: ControlThread, body: dict[str, Any]
 ) -> None:
     with pytest.raises(Exception) as refused:
-        control.sync(body).result(timeout=300)
+        control.sync(read_sync(body)).result(timeout=300)
     assert not isinstance(refused.value, TimeoutError)
     assert control.alive
     assert control.do(submit("j1")).result(timeout=300) == ["j1"]
@@ -99,12 +100,12 @@ def test_after_the_stop_nothing_is_taken(control: ControlThread) -> None:
 
 def test_an_agent_of_another_protocol_is_told_so(control: ControlThread) -> None:
     with pytest.raises(BadInput, match="protocol"):
-        control.sync({"node": "n1", "protocol": 99}).result(timeout=300)
+        control.sync(read_sync({"node": "n1", "protocol": 99})).result(timeout=300)
 
 
 def test_in_a_stream_of_submits_several_share_one_plan_and_none_is_forgotten(control: ControlThread) -> None:
     facts = {"cpus": 8, "memory_bytes": 2**40}
-    control.sync({**ME, "full": True, "facts": facts}).result(timeout=300)
+    control.sync(read_sync({**ME, "full": True, "facts": facts})).result(timeout=300)
     for number in range(20):
         control.do(submit(f"j{number}")).result(timeout=300)
     store = control.cycle.store

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from headway.control.syncing import read_outcome
+from headway.control.syncing import outcome_of
 from headway.core import retry
 from headway.core.model import Cause, Job, Outcome, Phase, Retries, State
 from headway.core.progress_spec import QUICK_MAX
 from headway.core.signals import Claimed, PrepareFailed, Progressed, ResumeSpoiled, TaskEnded
 from headway.core.spec import read_spec
+from headway.core.sync_request import TaskOutcome
 from tests.builders import BROKEN, NOW, a_job, after, placed, running, seats, stopping
 
 
@@ -109,9 +110,9 @@ def test_each_budget_has_an_end(words: dict[str, int], cause: Cause, said: str) 
 def test_what_a_node_knows_to_be_hopeless_is_not_tried_again_and_that_is_said() -> None:
     told = {"exit_code": 1, "cause": "user_code", "detail": "no kernel image", "rank": 0}
     for helps, state in ((False, State.FAILED), (True, State.QUEUED), (None, State.QUEUED)):
-        job = fails(a_wish(retries=3), outcome=read_outcome(dict(told, retry_helps=helps), NOW))
+        job = fails(a_wish(retries=3), outcome=outcome_of(TaskOutcome(**told, retry_helps=helps), NOW))
         assert job.state is state
-    hopeless = read_outcome(dict(told, retry_helps=False), NOW)
+    hopeless = outcome_of(TaskOutcome(**told, retry_helps=False), NOW)
     assert fails(a_wish(retries=3), outcome=hopeless).detail == f"no kernel image; not tried again: {retry.HOPELESS}"
     assert fails(a_wish(), outcome=hopeless).detail == "no kernel image"  # Nobody asked for another.
     requeued = replace(hopeless, exit_code=retry.REQUEUE_EXIT_CODE)

@@ -18,6 +18,7 @@ from headway.api.services import Services, settled
 from headway.api.signing import METHODS
 from headway.api.transfer import SLICE_BYTES, ranged, received
 from headway.core.errors import BadInput, NotFound
+from headway.core.sync_request import SCHEMA, read_sync
 from headway.storage.protocol import Storage, WrongContent, check_key
 
 OBJECT_BYTES_MAX = 4 * 2**30 + 2**20  # An artifact above 4 GiB comes in numbered parts.
@@ -28,16 +29,11 @@ def routes(services: Services) -> APIRouter:
     router = APIRouter(tags=["agents"])
     reach = Reach(services)
 
-    @router.post("/agent/sync", openapi_extra=body({"type": "object"}), responses=ANY)
+    @router.post("/agent/sync", openapi_extra=body(SCHEMA), responses=ANY)
     async def sync(request: Request) -> Response:
         """One call of an agent: what it has, and what it shall do."""
-        said = await read_object(request, services.settings.request_bytes_max, lenient=True)
-        for name in ("node", "pool", "boot_id", "agent_epoch"):
-            if name not in said:
-                raise BadInput(f'sync without "{name}"')
-        if not isinstance(said["node"], str) or not 0 < len(said["node"]) <= 200:
-            raise BadInput("node: expected a name of at most 200 characters")
-        reach.check_sync(actor_of(request), said)
+        said = read_sync(await read_object(request, services.settings.request_bytes_max, lenient=True))
+        reach.check_sync(actor_of(request), said.node, said.logs)
         reply = await settled(services.control.sync(said))
         return Response(json.dumps(reply, separators=(",", ":")), media_type="application/json")
 
@@ -61,7 +57,7 @@ def _handing_out(router: APIRouter, services: Services, reach: Reach) -> None:
         node = said.get("node")
         if not isinstance(node, str) or not 0 < len(node) <= 200:
             raise BadInput("node: expected a name of at most 200 characters")
-        reach.check_sync(actor_of(request), {"node": node})
+        reach.check_sync(actor_of(request), node)
         return said, Actor("agent", node, node=node)
 
     @router.post("/agent/urls", openapi_extra=body({"type": "object"}), responses=ANY)

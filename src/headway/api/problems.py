@@ -13,6 +13,7 @@ from starlette.types import Scope
 
 from headway.control.leadership import NotLeader
 from headway.control.saying import error_id
+from headway.control.syncing import StaleAgent
 from headway.core.errors import HeadwayError
 
 log = structlog.get_logger()
@@ -28,7 +29,7 @@ def problem(status: int, kind: str, detail: str, hint: str = "", **more: Any) ->
 
 def of(error: HeadwayError) -> Response:
     """The document of one of our own errors."""
-    more: dict[str, Any] = {"stale": True} if error.kind == "stale-agent" else {}
+    more: dict[str, Any] = {"stale": True, "newest": error.newest} if isinstance(error, StaleAgent) else {}
     if error.untouched:
         more["carried_out"] = False
     if isinstance(error, NotLeader):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 from headway.api.services import Services
 from headway.core.actor import Actor
 from headway.core.errors import NotAllowed
 from headway.core.model import Job, JobId
+from headway.core.sync_request import OutputRange
 from headway.storage.protocol import check_key
 
 READ_EVERY_S = 2.0
@@ -19,16 +20,14 @@ class Reach:
         self._unfinished: list[Job] = []
         self._read_at = float("-inf")
 
-    def check_sync(self, actor: Actor, said: dict[str, Any]) -> None:
+    def check_sync(self, actor: Actor, node: str, logs: Iterable[OutputRange] = ()) -> None:
         """A call is made for one's own node, and its output lies in that node's own folder."""
         if actor.kind != "agent":
             return
-        node = said["node"]
         if node != actor.node:
             raise NotAllowed(f'the token of "{actor.node}" does not speak for "{node[:80]}"')
-        logs = said.get("logs")
-        for piece in logs if isinstance(logs, list) else ():
-            if not isinstance(piece, dict) or not str(piece.get("key", "")).startswith(f"logs/{node}/"):
+        for piece in logs:
+            if not piece.key.startswith(f"logs/{node}/"):
                 raise NotAllowed(f'{node}: output is kept below "logs/{node}/" only')
 
     def allowed(self, method: str, actor: Actor, agent: Actor, keys: list[str]) -> list[str]:

@@ -6,9 +6,12 @@ Nothing is answered before it is saved.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import structlog
 
 from headway.control import progress, savers, sessions
 from headway.control.book import Book, read_book
@@ -25,7 +28,7 @@ from headway.control.setting_up import LeasesOver
 from headway.control.submitting import numbered
 from headway.control.syncing import Sync, lose_node
 from headway.core.checkpoints import Checkpoint
-from headway.core.errors import BadInput, HeadwayError, Unavailable
+from headway.core.errors import BadInput, HeadwayError, Unavailable, Unfinished
 from headway.core.events import Event
 from headway.core.lifecycle import only_saves
 from headway.core.model import Cause, Job, JobId, NodeId, Pool, State
@@ -33,10 +36,12 @@ from headway.core.orders import is_ordered, order_of
 from headway.core.places import is_here
 from headway.core.scheduler import View
 from headway.core.signals import ClaimOverdue, StopDecided
+from headway.core.sync_request import SyncRequest
 from headway.core.units import show_duration
 from headway.settings import Settings
 from headway.store.protocol import Committed, LeaderLost, LogRange, Store
 
+log = structlog.get_logger()
 AGAIN_MOST = 5
 FEW = 64
 
@@ -51,6 +56,7 @@ class Ask:
     result: Any = None
     touched: set[str] = field(default_factory=set)
     tries: int = 0
+    alone: bool = False  # Others that it shared a commit with could not be saved.
 
 
 @dataclass
@@ -132,7 +138,15 @@ class Cycle:
             # The store could not be read half way: nothing of this turn is worth keeping.
             self._not_saved(desk, [*good, *untried], error)
             return False
-        committed = self._commit(desk, good)
+        try:
+            committed = self._commit(desk, good)
+        except HeadwayError:
+            raise
+        except Exception as error:
+            if not good:
+                raise  # Nobody's command but our own plan: what else may be wrong, nobody knows.
+            self._one_by_one(desk, good, error, now, mono)
+            return self.plan_due
         if committed is None:
             return False
         again = [ask for ask in good if committed.stale and ask.touched & committed.stale]
@@ -183,7 +197,18 @@ class Cycle:
             # A command reads its caller's words; words that cannot be read are the caller's mistake, not our end.
             ask.failed(BadInput(f"{type(ask.command).__name__} could not be done: {error!r}"))
             return False
+        except Exception as error:
+            self._unfinished(ask, error)
+            return False
         return True
+
+    def _unfinished(self, ask: Ask, error: Exception) -> None:
+        what = type(ask.command).__name__
+        at = " < ".join(
+            f"{each.name}:{each.lineno}" for each in reversed(traceback.extract_tb(error.__traceback__)[-4:])
+        )
+        log.error("command not done", command=what, error=repr(getattr(error, "orig", error))[:300], at=at)
+        ask.failed(Unfinished(f"{what} met something unexpected ({type(error).__name__}); nothing of it was saved"))
 
     def _once_more(self, ask: Ask) -> bool:
         ask.tries += 1
@@ -209,6 +234,18 @@ class Cycle:
         for job in committed.fenced:
             self.book.trail.forget(job)
         return committed
+
+    def _one_by_one(self, desk: Desk, asks: list[Ask], error: Exception, now: float, mono: float) -> None:
+        """The store cannot hold what one of these says: find out which by saving each alone. The others go on."""
+        desk.undo()
+        self.doubtful = True
+        if len(asks) == 1 and asks[0].alone:
+            self._unfinished(asks[0], error)
+            self.plan_due = True
+            return
+        for ask in asks:
+            ask.alone, ask.touched = True, set()
+            self.turn([ask], now, mono, place=False)
 
     def _not_saved(self, desk: Desk, asks: list[Ask], error: HeadwayError) -> None:
         desk.undo()
@@ -267,54 +304,44 @@ class Cycle:
             known = self.sessions[node] = Session(node, heard_at=mono, leased_until=mono + held_s * 1.01)
         return known
 
-    def heard(self, body: Mapping[str, Any], mono: float) -> Sync:
+    def heard(self, request: SyncRequest, mono: float) -> Sync:
         """An agent calls. Hearing it renews its lease, and writes nothing."""
-        session = self.session(str(body["node"]), mono)
+        session = self.session(request.node, mono)
         session.heard_at = mono
-        session.digests_marks(bool(body.get("marks")))
+        session.digests_marks(request.marks)
         if session.silent:
             session.silent = False
             self._reopen(session.node)
-        here = is_here(str(body.get("storage") or ""), self.storage.get("mark", ""))
-        return Sync(body, session, current=body.get("leader_epoch") == self.epoch, here=here)
+        here = is_here(request.storage or "", self.storage.get("mark", ""))
+        return Sync(request, session, current=request.leader_epoch == self.epoch, here=here)
 
     def reply(self, sync: Sync, now: float, mono: float, deliver: Callable[[Reply], None]) -> None:
         """Answer a sync that was saved: at once when there is news or no patience, else when there is something."""
-        session, body = sync.session, sync.body
-        full = bool(body.get("full")) or body.get("duties_digest") != sessions.show(session.sent_digest)
-        known = session.node in self.book.nodes and body.get("reports_digest") == sessions.show(session.reported_digest)
-        resend = not body.get("full") and not known
+        session, request = sync.session, sync.request
+        full = request.full or request.duties_digest != sessions.show(session.sent_digest)
+        known = session.node in self.book.nodes and request.reports_digest == sessions.show(session.reported_digest)
+        resend = not request.full and not known
         asks = savers.asks_anew(self.book, session.node, session.asked)
         said = self._say(session, now, full)
-        wait_s = min(float(body.get("wait_s", 0.0)), self.settings.sync_wait_s)
-        other_leader = body.get("leader_epoch") != self.epoch
+        wait_s = min(request.wait_s, self.settings.sync_wait_s)
+        other_leader = request.leader_epoch != self.epoch
         news = (
-            (
-                full
-                or resend
-                or other_leader
-                or said["duties"]
-                or said["gone"]
-                or body.get("logs")
-                or body.get("reports")
-            )
-            or said.get("visits")
-            or asks
-        )
-        if "storage" in body and body["storage"] != self.storage.get("mark", ""):
+            full or resend or other_leader or said["duties"] or said["gone"] or request.logs or request.reports
+        ) or (said.get("visits") or asks)
+        if request.storage is not None and request.storage != self.storage.get("mark", ""):
             said["storage"] = dict(self.storage)
             news = True
-        if sync.here and not progress.WORDS.isdisjoint(body):
-            stored = progress.answer(body)
+        if sync.here:
+            stored = progress.answer(request)
             said |= stored
             news = news or stored
-        at_once = bool(news) or wait_s <= 0 or body.get("agent_version") != self.agent_version
+        at_once = bool(news) or wait_s <= 0 or request.agent_version != self.agent_version
         # An agent holds one call. Whoever made those before is dead or has hung up: what they are told, nobody hears.
         for left in [each for each in session.parked if not at_once or each.agent_epoch != session.agent_epoch]:
             session.parked.remove(left)
             left.deliver({**said, "duties": [], "gone": []})
         if at_once:
-            deliver({**said, "resend": resend, "safe": self._safe(body, full, session)})
+            deliver({**said, "resend": resend, "safe": self._safe(request, full, session)})
         else:
             session.parked.append(Parked(deliver, mono + wait_s, session.agent_epoch))
 
@@ -379,9 +406,9 @@ class Cycle:
         session.servers = servers
         return {"servers": list(servers)} if servers else {}
 
-    def _safe(self, body: Mapping[str, Any], full: bool, session: Session) -> dict[str, dict[str, int]]:
+    def _safe(self, request: SyncRequest, full: bool, session: Session) -> dict[str, dict[str, int]]:
         """Up to which byte each task's output is indexed: for those that sent output, and for all after a restart."""
-        tasks = {str(raw["task"]) for raw in body.get("logs", ())}
+        tasks = {str(piece.task) for piece in request.logs}
         if full:
             tasks.update(session.sent)
         safe: dict[str, dict[str, int]] = {}

@@ -6,8 +6,7 @@ newest, or from a task that is not going, changes nothing, and is answered like 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,78 +16,92 @@ from headway.control import savers
 from headway.control.desk import Desk
 from headway.control.sessions import Session
 from headway.core import checkpoints
-from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, Gang
+from headway.core.checkpoints import SET_ASIDE, Checkpoint, Gang
 from headway.core.errors import BadInput, HeadwayError, Unavailable
 from headway.core.events import Event
 from headway.core.lifecycle import ON_NODE
-from headway.core.model import Cause, Job, State, split_key
+from headway.core.model import Cause, Job, State
 from headway.core.signals import NodeLost, PendingOver, PrepareFailed, Progressed, ResumeSpoiled, StopDecided
+from headway.core.sync_request import BadCheckpoint, Notice, StackDump, StoredArtifact, StoredCheckpoint, SyncRequest
 from headway.core.units import show_duration
+from headway.core.wire_words import Refused, TaskKey
 from headway.storage.protocol import check_key
 from headway.store.protocol import Artifact
 
 log = structlog.get_logger()
 
 DUMPS = "headway-dumps"  # Where stack dumps stand among the artifacts.
-WORDS = frozenset({"idle", "checkpoints", "artifacts", "steps", "bad_checkpoints", "dumps", "notice"})
-METRICS_MAX = 100
-PATH_MAX = 1000
-STEP_MAX = 2**62
-UNIT_MAX, FOUND_MAX = 20, 300
 MOST_AGO_S = 7 * 86400.0
 SAVE_STEPS_S = 10.0
+REFUSED_MOST = 20  # So many of the entries that were refused are named in a reply.
 
 Stored = dict[str, tuple[Job, int, int]]
 
 
-def hear(desk: Desk, session: Session, body: Mapping[str, Any]) -> None:
+def hear(desk: Desk, session: Session, request: SyncRequest) -> None:
     """Take over all that a sync says about progress. Before its reports: an end comes with what was saved last."""
     stored: Stored = {}
-    savers.hear(desk, session.node, body.get("idle") or {})
+    savers.hear(desk, session.node, [pair for pair in request.idle if not isinstance(pair, Refused)])
     for word, take in (
         ("checkpoints", _checkpoint),
-        ("artifacts", lambda desk, session, raw: _artifact(desk, session, raw, stored)),
+        ("artifacts", lambda desk, session, told: _artifact(desk, session, told, stored)),
         ("bad_checkpoints", _bad_checkpoint),
         ("dumps", _dump),
     ):
-        for raw in body.get(word) or ():
+        for told in getattr(request, word):
             try:
-                take(desk, session, raw)
+                if not isinstance(told, Refused):
+                    take(desk, session, told)
             except Unavailable:
                 raise  # Not its fault: the whole call fails, and is made again.
-            except (HeadwayError, KeyError, ValueError, TypeError) as error:
-                # One entry that cannot be read must not hold up all else that this node has to say, for ever.
-                log.warning("refused what a node said", node=session.node, word=word, error=repr(error))
+            except HeadwayError as error:
+                # One entry that is wrong must not hold up all else that this node has to say, for ever.
+                log.warning("refused what a node said", node=session.node, word=word, error=error.message)
+    for word, refused in request.refused():
+        log.warning("refused what a node said", node=session.node, word=word, error=refused.why)
     for job, files, size in stored.values():
         desk.say(Event("ArtifactStored", desk.now, job.id, job.number, {"files": files, "bytes": size}))
-    for key, step in (body.get("steps") or {}).items():
-        _seen(desk, session, str(key), step)
+    for pair in request.steps:
+        if not isinstance(pair, Refused):
+            _seen(desk, session, *pair)
 
 
-def _seen(desk: Desk, session: Session, key: str, step: object) -> None:
+def _seen(desk: Desk, session: Session, key: TaskKey, step: int) -> None:
     job, _ = _going(desk, session, key)
-    if job is not None and isinstance(step, int) and 0 <= step < STEP_MAX:
+    if job is not None:
         seen = desk.book.trail.seen
         seen[job.id] = max(step, seen.get(job.id, 0))
 
 
-def answer(body: Mapping[str, Any]) -> dict[str, Any]:
+def answer(request: SyncRequest) -> dict[str, Any]:
     """What the reply says of it: all that the sync brought is committed or refused, and need not be said again."""
     said: dict[str, Any] = {}
-    safe: dict[str, list[int]] = {}
-    for raw in body.get("checkpoints") or ():
-        safe.setdefault(str(raw["task"]), []).append(int(raw["step"]))
+    safe: dict[str, list[Any]] = {}
+    for task, step in _named(request.checkpoints, "step"):
+        safe.setdefault(task, []).append(step)
     if safe:
         said["checkpoints_safe"] = safe
-    stored = [[str(raw["task"]), str(raw["path"])] for raw in body.get("artifacts") or ()]
+    stored = [list(each) for each in _named(request.artifacts, "path")]
     if stored:
         said["artifacts_safe"] = stored
+    refused = [f"{word}{each.why}" for word, each in request.refused()]
+    if refused:
+        said["refused"] = refused[:REFUSED_MOST]
     return said
 
 
-def _going(desk: Desk, session: Session, key: str) -> tuple[Job | None, int]:
+def _named(entries: tuple[Any, ...], word: str) -> Iterator[tuple[str, Any]]:
+    """By what an agent knows each entry again: those that were refused too, as far as they can be told apart."""
+    for each in entries:
+        if not isinstance(each, Refused):
+            yield str(each.task), getattr(each, word)
+        elif isinstance(each.entry, dict) and isinstance(each.entry.get("task"), str) and word in each.entry:
+            yield each.entry["task"], each.entry[word]
+
+
+def _going(desk: Desk, session: Session, key: TaskKey) -> tuple[Job | None, int]:
     """The job whose newest attempt has this task going on the node that speaks; None for anybody else's words."""
-    job_id, attempt, index = split_key(key)
+    job_id, attempt, index = key
     job = desk.book.jobs.get(job_id)
     if job is None or job.attempt is None or job.number != attempt or not 0 <= index < len(job.attempt.tasks):
         return None, index
@@ -102,11 +115,11 @@ def _going(desk: Desk, session: Session, key: str) -> tuple[Job | None, int]:
 # --- checkpoints ----------------------------------------------------------------------------------------------------
 
 
-def _checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
-    job, index = _going(desk, session, str(raw["task"]))
+def _checkpoint(desk: Desk, session: Session, told: StoredCheckpoint) -> None:
+    job, index = _going(desk, session, told.task)
     if job is None:
         return
-    entry = read_checkpoint(raw, job, index, desk.now)
+    entry = checkpoint_of(told, job, index, desk.now)
     trail = desk.book.trail
     there = next((each for each in trail.checkpoints_of(job.id) if each.id == entry.id), None)
     if there is not None and (there.key, there.bytes, there.how) == (entry.key, entry.bytes, entry.how):
@@ -134,56 +147,31 @@ def retain(desk: Desk, job: Job) -> None:
         trail.drop(job.id, drop)
 
 
-def read_checkpoint(raw: Mapping[str, Any], job: Job, index: int, now: float) -> Checkpoint:
-    how = str(raw.get("how", "settled"))
-    if how not in HOW:
-        raise BadInput(f'checkpoint of {raw["task"]}: "{how[:40]}" is no way of knowing it is whole')
-    step = _whole(raw["step"], "step")
-    key = _key(raw["key"], job, "checkpoints")
-    size, files = _whole(raw.get("bytes", 0), "bytes"), _whole(raw.get("files", 0), "files")
-    unit, found = str(raw.get("unit") or checkpoints.STEP)[:UNIT_MAX], str(raw.get("found") or "")[:FOUND_MAX]
+def checkpoint_of(told: StoredCheckpoint, job: Job, index: int, now: float) -> Checkpoint:
+    key = _key(told.key, job, "checkpoints")
     # Only our own clock decides anything, so a node says how long ago it was.
-    at = now - min(max(0.0, float(raw.get("saved_ago_s") or 0.0)), MOST_AGO_S)
+    at = now - min(max(0.0, told.saved_ago_s), MOST_AGO_S)
     return Checkpoint(
-        job.id, job.number, index, step, how, key, size, files, at, _metrics(raw.get("metrics")),
-        unit=unit, found=found, sharded=bool(raw.get("sharded")),
-        covers=_covered(raw.get("covers"), job, index), late=bool(raw.get("late")),
-        beside=bool(raw.get("beside")),
+        job.id, job.number, index, told.step, told.how, key, told.bytes, told.files, at, told.metrics,
+        unit=told.unit or checkpoints.STEP, found=told.found, sharded=told.sharded,
+        covers=_covered(told.covers, job, index), late=told.late, beside=told.beside,
     )  # fmt: skip
 
 
-def _covered(raw: object, job: Job, index: int) -> tuple[int, ...]:
-    tasks = raw if isinstance(raw, list) else []
-    return tuple(sorted({each for each in tasks if isinstance(each, int) and 0 <= each < job.spec.nodes} - {index}))
+def _covered(tasks: tuple[int, ...], job: Job, index: int) -> tuple[int, ...]:
+    return tuple(sorted({each for each in tasks if each < job.spec.nodes} - {index}))
 
 
-def _metrics(raw: object) -> dict[str, float]:
-    if not isinstance(raw, Mapping):
-        return {}
-    numbers = [
-        (str(name)[:100], float(value))
-        for name, value in raw.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-    ]
-    return {name: value for name, value in numbers[:METRICS_MAX] if math.isfinite(value)}
-
-
-def _whole(value: object, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < STEP_MAX:
-        raise BadInput(f'{what}: "{str(value)[:40]}" is not a whole number from 0 on')
-    return value
-
-
-def _key(value: object, job: Job, folder: str) -> str:
-    key = check_key(str(value))
+def _key(value: str, job: Job, folder: str) -> str:
+    key = check_key(value)
     if not key.startswith(f"jobs/{job.id}/{job.number}/{folder}/"):
         raise BadInput(f'"{key[:100]}" is not under {folder} of attempt {job.number} of {job.id}')
     return key
 
 
-def _bad_checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
+def _bad_checkpoint(desk: Desk, session: Session, told: BadCheckpoint) -> None:
     """A checkpoint failed its hash when it was restored: set it aside, and go on from the one before."""
-    job_id, attempt, index = split_key(str(raw["task"]))
+    job_id, attempt, index = told.task
     job = desk.book.jobs.get(job_id)
     if job is None or job.attempt is None or job.number != attempt or job.state is not State.STARTING:
         return
@@ -192,13 +180,13 @@ def _bad_checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> Non
     desk.touched.add(job_id)
     trail = desk.book.trail
     known = trail.checkpoints_of(job_id)
-    bad = next((each for each in known if each.key == raw["key"]), None)  # Perhaps another task's share.
+    bad = next((each for each in known if each.key == told.key), None)  # Perhaps another task's share.
     if bad is None or bad.state == SET_ASIDE:
         return
     aside = replace(bad, state=SET_ASIDE)
     trail.put(job_id, [aside])
     desk.keep.changed.append(aside)
-    detail = str(raw.get("detail", ""))[:500]
+    detail = told.detail
     before = checkpoints.newest(trail.checkpoints_of(job_id), Gang.of(job.spec))
     data = {
         "step": bad.step,
@@ -225,40 +213,39 @@ def _bad_checkpoint(desk: Desk, session: Session, raw: Mapping[str, Any]) -> Non
 # --- artifacts and dumps --------------------------------------------------------------------------------------------
 
 
-def _artifact(desk: Desk, session: Session, raw: Mapping[str, Any], stored: Stored) -> None:
-    job, index = _going(desk, session, str(raw["task"]))
+def _artifact(desk: Desk, session: Session, told: StoredArtifact, stored: Stored) -> None:
+    job, index = _going(desk, session, told.task)
     if job is None:
         return
-    path = str(raw["path"])
-    if not path or len(path) > PATH_MAX or path.startswith("/") or ".." in path.split("/") or "\0" in path:
+    path, size = told.path, told.size
+    if path.startswith("/") or ".." in path.split("/"):
         raise BadInput(f'artifact: "{path[:80]}" is not a path inside the tree')
-    keys = tuple(_key(key, job, "output") for key in raw["keys"])
-    size = _whole(raw["size"], "size")
-    sha256 = str(raw.get("sha256", ""))[:64]
-    desk.keep.artifacts.append(Artifact(job.id, job.number, index, path, size, sha256, keys, desk.now))
+    keys = tuple(_key(key, job, "output") for key in told.keys)
+    desk.keep.artifacts.append(Artifact(job.id, job.number, index, path, size, told.sha256, keys, desk.now))
     _, files, total = stored.get(job.id, (job, 0, 0))
     stored[job.id] = (job, files + 1, total + size)
 
 
-def _dump(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
-    job, index = _going(desk, session, str(raw["task"]))
+def _dump(desk: Desk, session: Session, told: StackDump) -> None:
+    job, index = _going(desk, session, told.task)
     if job is not None:
-        key = _key(raw["key"], job, "dumps")
-        data = {"task": index, "key": key, "what": str(raw.get("what", ""))[:200]}
+        key = _key(told.key, job, "dumps")
+        data = {"task": index, "key": key, "what": told.what}
         desk.say(Event("StackDumped", desk.now, job.id, job.number, data))
-        if raw.get("sha256"):  # So that it can be listed and fetched like whatever else the job leaves.
+        if told.sha256:  # So that it can be listed and fetched like whatever else the job leaves.
             path = f"{DUMPS}/{key.rpartition('/')[2]}"
-            size, sha256 = _whole(raw.get("size"), "size"), str(raw["sha256"])[:64]
-            desk.keep.artifacts.append(Artifact(job.id, job.number, index, path, size, sha256, (key,), desk.now))
+            desk.keep.artifacts.append(
+                Artifact(job.id, job.number, index, path, told.size, told.sha256, (key,), desk.now)
+            )
 
 
 # --- notices --------------------------------------------------------------------------------------------------------
 
 
-def hear_notice(desk: Desk, session: Session, raw: Mapping[str, Any]) -> None:
+def hear_notice(desk: Desk, session: Session, notice: Notice) -> None:
     """The machine will go: nothing more is placed there, and what runs there saves itself while it can."""
-    left_s = min(max(0.0, float(raw.get("seconds_left", 0.0))), 7 * 86400.0)
-    said = str(raw.get("cause", ""))[:100]
+    left_s = min(max(0.0, notice.seconds_left), 7 * 86400.0)
+    said = notice.cause
     known = desk.book.nodes.get(session.node)
     if session.closed_because == "" and known is not None:
         session.closed_because = "will be reclaimed"

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from headway.control.book import Book
 from headway.control.desk import Desk
 from headway.core import checkpoints, savers
 from headway.core.checkpoints import AUTO, Gang, Whole
 from headway.core.events import Event
-from headway.core.model import OVER, Job, NodeId, Outcome, Phase, split_key, task_key
+from headway.core.model import OVER, Job, NodeId, Outcome, Phase, task_key
 from headway.core.savers import Standing
 from headway.core.signals import Progressed
+from headway.core.wire_words import TaskKey
 
 
-def hear(desk: Desk, node: NodeId, said: Mapping[str, Any]) -> None:
+def hear(desk: Desk, node: NodeId, said: Iterable[tuple[TaskKey, int]]) -> None:
     """Take in which tasks of a node had written nothing when they heard that others have saved."""
-    for key, step in said.items():
-        job_id, attempt, index = split_key(str(key))
+    for (job_id, attempt, index), step in said:
         job = desk.book.jobs.get(job_id)
-        if job is None or job.number != attempt or not isinstance(step, int):
+        if job is None or job.number != attempt:
             continue
         if any(task.index == index and task.node == node for task in job.alive):
             desk.touched.add(job_id)

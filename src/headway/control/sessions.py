@@ -17,7 +17,6 @@ from headway.control.trail import Trail
 from headway.core.lifecycle import ON_NODE
 from headway.core.model import Job, NodeId, State, Task
 
-PROTOCOL = 1
 Reply = dict[str, Any]
 
 

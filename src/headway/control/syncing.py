@@ -1,16 +1,16 @@
 """What nodes say: one sync of one agent, turned into signals; and what it is answered.
 
-The only place that reads the agent's words. The fence stands in the keys: a report of an older attempt meets a job
-that has moved on, and is dropped by `step`.
+The agent's words are read in core/sync_request.py. The fence stands in the keys: a report of an older attempt meets a
+job that has moved on, and is dropped by `step`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headway.control import progress, savers, sessions
+from headway.control import progress, savers
 from headway.control.desk import Desk
 from headway.control.logs import note_overgrown
 from headway.control.sessions import Session
@@ -30,6 +30,15 @@ from headway.core.signals import (
     TaskEnded,
     TaskMissing,
 )
+from headway.core.sync_request import (
+    OutputRange,
+    Report,
+    SavingFiles,
+    SyncRequest,
+    TaskOutcome,
+    Trouble,
+    without_stored,
+)
 from headway.storage.protocol import check_key
 from headway.store.protocol import LogRange
 
@@ -39,6 +48,10 @@ class StaleAgent(HeadwayError):
 
     status = 409
     kind = "stale-agent"
+
+    def __init__(self, message: str, newest: int) -> None:
+        super().__init__(message)
+        self.newest = newest
 
 
 class LateCall(HeadwayError):
@@ -52,40 +65,38 @@ class LateCall(HeadwayError):
 class Sync:
     """One call of one agent."""
 
-    body: Mapping[str, Any]
+    request: SyncRequest
     session: Session
     current: bool = True  # It was made after this leader had answered, so all that overtook it is known here.
     here: bool = True  # What it tells of lies in the storage place of this server: see core/places.py.
 
     def apply(self, desk: Desk) -> None:
-        body, session = self.body, self.session
-        _meet(desk, session, body)
+        request, session = self.request, self.session
+        _meet(desk, session, request)
         if not self.here:
-            body = without_stored(body)
+            request = without_stored(request)
         # Output first: the report that ends a task comes in the same call as its last bytes.
-        ranges = [read_range(raw, desk.now) for raw in body.get("logs", ())]
+        ranges = [log_range(told, desk.now) for told in request.logs]
         ranges = [piece for piece in ranges if _ran_there(desk, piece, session.node)]
         fresh = [piece for piece in ranges if desk.book.log_ends.follows(piece, desk.store)]
         desk.logs.extend(fresh)
         note_overgrown(desk, fresh)
-        if not progress.WORDS.isdisjoint(body):
-            progress.hear(desk, session, body)
-        if "troubles" in body or body.get("full"):
-            _troubles(desk, session, body.get("troubles", ()))
-        for raw in body.get("reports", ()):
-            self._report(desk, raw)
-        if body.get("notice"):
+        progress.hear(desk, session, request)
+        if request.troubles is not None or request.full:
+            _troubles(desk, session, request.troubles or ())
+        for report in request.reports:
+            self._report(desk, report)
+        if request.notice is not None:
             # After the reports: what has ended by itself before the notice did so, whatever is said in the same call.
-            progress.hear_notice(desk, session, body["notice"])
-        if body.get("full") and self.current:
+            progress.hear_notice(desk, session, request.notice)
+        if request.full and self.current:
             self._missing(desk)
 
-    def _report(self, desk: Desk, raw: Mapping[str, Any]) -> None:
-        key = str(raw["task"])
-        phase = str(raw["phase"])
-        job_id, attempt, index = split_key(key)
+    def _report(self, desk: Desk, report: Report) -> None:
+        phase = report.phase
+        job_id, attempt, index = report.task
         if phase not in UNCOUNTED:
-            self.session.report(key, phase)
+            self.session.report(str(report.task), phase)
         if not self.here and phase in HANG_ON_STORAGE:
             return
         job = desk.book.jobs.get(job_id)
@@ -93,32 +104,29 @@ class Sync:
             return
         desk.touched.add(job_id)
         if phase == "preparing":
-            desk.book.trail.preparing[job_id] = (desk.now, str(raw.get("detail", ""))[:200])
+            desk.book.trail.preparing[job_id] = (desk.now, report.detail[:200])
             return
         signal: Signal
-        if phase in ("claimed", "running"):
-            signal = Claimed(attempt, index, str(raw.get("address", "")), int(raw.get("port", 0)))
-            if raw.get("saving"):
-                signal = RanksOver(attempt, index, _over(desk, job_id, index, raw["saving"]))
-            elif raw.get("stays"):
-                left_s = max(0.0, float(raw["stays"].get("left_s", 0.0)))
-                signal = Stayed(attempt, index, read_outcome(raw["stays"].get("outcome") or {}, desk.now), left_s)
-        elif phase == "refused":
-            signal = Refused(attempt, index, str(raw.get("detail", ""))[:500])
+        if phase == "refused":
+            signal = Refused(attempt, index, report.detail[:500])
         elif phase == "failed_prepare":
-            detail = str(raw.get("detail", ""))[:1000]
-            signal = PrepareFailed(attempt, index, _cause(raw.get("cause"), Cause.NEVER_STARTED), detail)
+            signal = PrepareFailed(attempt, index, _cause(report.cause, Cause.NEVER_STARTED), report.detail)
         elif phase == "ended":
-            outcome = read_outcome(raw.get("outcome") or {}, desk.now)
+            outcome = outcome_of(report.outcome, desk.now)
             job = savers.task_ended(desk, job, index, outcome)
             signal = TaskEnded(attempt, index, outcome)
+        elif report.saving is not None:
+            signal = RanksOver(attempt, index, _over(desk, job_id, index, report.saving))
+        elif report.stays is not None:
+            stays = report.stays
+            signal = Stayed(attempt, index, outcome_of(stays.outcome, desk.now), max(0.0, stays.left_s))
         else:
-            raise BadInput(f'report of {key}: unknown phase "{phase}"')
+            signal = Claimed(attempt, index, report.address, report.port)
         desk.step(job, signal)
 
     def _missing(self, desk: Desk) -> None:
         """A full report names all that the node has: what is going there and is not named, it has not."""
-        named = {str(raw["task"]) for raw in self.body.get("reports", ())}
+        named = {str(report.task) for report in self.request.reports}
         for job in desk.book.jobs_on(self.session.node):
             for task in job.alive:
                 key = task_key(job.id, job.number, task.index)
@@ -130,6 +138,7 @@ class Sync:
                         break
 
 
+EPOCH_AHEAD_S = 10 * 365 * 86400.0
 # What an agent tells of a task's limits; the rest of its troubles is about files.
 LIMITS = {"memory": "LimitNear", "output": "LimitNear", "stalled": "LimitNear", "end": "LimitReached"}
 UNCOUNTED = frozenset({"refused", "preparing", "failed_prepare"})
@@ -137,14 +146,6 @@ UNCOUNTED = frozenset({"refused", "preparing", "failed_prepare"})
 
 HANG_ON_STORAGE = frozenset({"ended", "failed_prepare"})
 """Phases that say: all that it wrote is in storage, or: storage has not what it needs."""
-
-_STORED = frozenset({"logs", "checkpoints", "artifacts", "dumps", "bad_checkpoints"})
-
-
-def without_stored(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What a call says beside what it tells of storage. Its agent hears where storage is now, and tells it anew."""
-    return {word: said for word, said in body.items() if word not in _STORED}
-
 
 _ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
@@ -162,46 +163,45 @@ def _ran_there(desk: Desk, piece: LogRange, node: str) -> bool:
     return any(each.number == piece.attempt and _is_there(each, piece.task, node) for each in tries)
 
 
-def _meet(desk: Desk, session: Session, body: Mapping[str, Any]) -> None:
+def _meet(desk: Desk, session: Session, request: SyncRequest) -> None:
     """Take note of who calls: a new node, a new boot, a new agent."""
-    if int(body.get("protocol", 0)) != sessions.PROTOCOL:
-        raise BadInput(
-            f"agent speaks protocol {body.get('protocol')}, this server {sessions.PROTOCOL}",
-            "let the agent fetch /agent.pyz and start again",
-        )
-    epoch, boot = int(body["agent_epoch"]), str(body["boot_id"])
+    epoch, boot = request.agent_epoch, request.boot_id
     known = desk.book.nodes.get(session.node)
     newest = max(session.agent_epoch, known.agent_epoch if known else 0)
     if epoch < newest:
-        raise StaleAgent(f"agent {epoch} of {session.node} is older than {newest}")
+        raise StaleAgent(f"agent {epoch} of {session.node} is older than {newest}", newest)
+    if epoch > max(newest + 1, desk.now + EPOCH_AHEAD_S):
+        # An agent's number is the time at which it began. One from far ahead would shut all later agents out.
+        raise BadInput(
+            f"sync: agent_epoch: {epoch} is more than ten years ahead of this server's clock",
+            f"set the clock of {session.node}, and remove the file agent.epoch from its directory",
+        )
     if known is not None and known.boot_id and known.boot_id != boot:
         lose_node(desk, session.node, f"{session.node} was started anew", started_anew=True)
     if epoch != session.agent_epoch or boot != session.boot_id:
         session.forget_reports()
         session.seq = 0
     session.agent_epoch, session.boot_id = epoch, boot
-    seq = int(body.get("seq", 0))
-    if 0 < seq <= session.seq and any(body.get(word) for word in ("full", "reports", "logs")):
+    seq = request.seq
+    if 0 < seq <= session.seq and (request.full or request.reports or request.logs):
         raise LateCall(f"call {seq} of {session.node} comes after call {session.seq}")
     session.seq = max(seq, session.seq)
-    if body.get("full"):
+    if request.full:
         session.forget_reports()
-        _save_node(desk, session, body, known)
+        _save_node(desk, session, request, known)
 
 
-def _save_node(desk: Desk, session: Session, body: Mapping[str, Any], known: Node | None) -> None:
-    facts = body.get("facts") or {}
-    granted = Resources(
-        float(facts.get("cpus", 0)), int(facts.get("memory_bytes", 0)), min(int(facts.get("gpus", 0)), 1024)
-    )
+def _save_node(desk: Desk, session: Session, request: SyncRequest, known: Node | None) -> None:
+    facts = request.facts
+    granted = Resources(facts.cpus, facts.memory_bytes, min(facts.gpus, 1024))
     node = Node(
         id=session.node,
-        pool=str(body["pool"]),
+        pool=request.pool,
         granted=granted,
         boot_id=session.boot_id,
         agent_epoch=session.agent_epoch,
-        agent_version=str(body.get("agent_version", "")),
-        address=str(facts.get("address", "")),
+        agent_version=request.agent_version,
+        address=facts.address,
         joined_at=known.joined_at if known else desk.now,
         cordoned=known.cordoned if known else False,
         draining=known.draining if known else False,
@@ -210,7 +210,7 @@ def _save_node(desk: Desk, session: Session, body: Mapping[str, Any], known: Nod
     if known is None or known.boot_id != node.boot_id:
         data = {"node": node.id, "pool": node.pool, "cpus": granted.cpus, "memory_bytes": granted.memory_bytes}
         desk.say(Event("NodeJoined", desk.now, data={**data, "gpus": granted.gpus}))
-    stays = bool(session.closed_because) and not body.get("notice")
+    stays = bool(session.closed_because) and request.notice is None
     if stays:
         session.closed_because = ""  # The machine stays after all.
     if node != known or stays:
@@ -229,9 +229,9 @@ def lose_node(desk: Desk, node: str, detail: str, started_anew: bool = False, si
         desk.say(Event("NodeLost", desk.now, data={"node": node, "detail": detail}))
 
 
-def _troubles(desk: Desk, session: Session, raws: Iterable[Mapping[str, Any]]) -> None:
+def _troubles(desk: Desk, session: Session, troubles: Iterable[Trouble]) -> None:
     """All that is wrong on the node now. What is new is an event; all of it is shown while it lasts."""
-    found = {str(raw.get("what", ""))[:100]: str(raw.get("detail", ""))[:500] for raw in raws}
+    found = {trouble.what: trouble.detail for trouble in troubles}
     for what, detail in found.items():
         if session.troubles.get(what) != detail:
             data = {"node": session.node, "what": what, "detail": detail}
@@ -251,50 +251,43 @@ def _of_whom(desk: Desk, session: Session, what: str) -> tuple[str, int]:
     return (job_id, attempt) if there else ("", 0)
 
 
-def _over(desk: Desk, job: str, index: int, raw: Mapping[str, Any]) -> Outcome:
+def _over(desk: Desk, job: str, index: int, said: SavingFiles) -> Outcome:
     """How the ranks of a task ended whose files are on their way; how far these are is remembered, not saved."""
-    done, total = max(0, int(raw.get("bytes_done", 0))), max(0, int(raw.get("bytes", 0)))
-    desk.book.trail.saving.setdefault(job, {})[index] = (done, max(done, total))
-    outcome = read_outcome(raw.get("outcome") or {}, desk.now)
-    return replace(outcome, over_at=desk.now - max(0.0, float(raw.get("over_ago_s", 0.0))))
+    desk.book.trail.saving.setdefault(job, {})[index] = (said.bytes_done, max(said.bytes_done, said.bytes))
+    return replace(outcome_of(said.outcome, desk.now), over_at=desk.now - max(0.0, said.over_ago_s))
 
 
-def read_outcome(raw: Mapping[str, Any], now: float) -> Outcome:
-    cause = raw.get("cause")
-    policies = raw.get("policies") or ()
+def outcome_of(said: TaskOutcome, now: float) -> Outcome:
     return Outcome(
-        exit_code=raw.get("exit_code"),
-        signal=raw.get("signal"),
-        rank=raw.get("rank"),
-        cause=_cause(cause, Cause.USER_CODE) if cause else None,
-        detail=str(raw.get("detail", ""))[:1000],
-        log_bytes=int(raw.get("log_bytes", 0)),
-        failed_at=None if raw.get("failed_ago_s") is None else now - max(0.0, float(raw["failed_ago_s"])),
-        suggestion=str(raw.get("suggestion") or "")[:300],
-        hopeless=raw.get("retry_helps") is False,
-        unasked=raw.get("unasked") is True,
-        unkept=str(raw.get("unkept") or "")[:1000],
-        idle=raw.get("idle") is True,
-        cut_off=raw.get("cut_off") is True,
-        policies=tuple((str(each.get("label", ""))[:100], str(each.get("action", ""))) for each in policies[:20]),
+        exit_code=said.exit_code,
+        signal=said.signal,
+        rank=said.rank,
+        cause=_cause(said.cause, Cause.USER_CODE) if said.cause else None,
+        detail=said.detail,
+        log_bytes=said.log_bytes,
+        failed_at=None if said.failed_ago_s is None else now - max(0.0, said.failed_ago_s),
+        suggestion=said.suggestion,
+        hopeless=said.retry_helps is False,
+        unasked=said.unasked,
+        unkept=said.unkept,
+        idle=said.idle,
+        cut_off=said.cut_off,
+        policies=tuple((each.label, each.action) for each in said.policies[:20]),
     )
 
 
-def _cause(word: object, otherwise: Cause) -> Cause:
+def _cause(word: str, otherwise: Cause) -> Cause:
     """The cause of this name. An agent of another version may know names that we do not."""
     try:
-        return Cause(str(word))
+        return Cause(word)
     except ValueError:
         return otherwise
 
 
-def read_range(raw: Mapping[str, Any], now: float) -> LogRange:
-    job, attempt, task = split_key(str(raw["task"]))
-    start, end, offset = int(raw["start"]), int(raw["end"]), int(raw["key_offset"])
-    if not 0 <= start < end or offset < 0:
-        raise BadInput(f"log range {start} to {end} of {raw['task']} is empty or negative")
-    key = check_key(str(raw["key"]))
-    crc32 = None if raw.get("crc32") is None else int(raw["crc32"])
-    if crc32 is not None and not 0 <= crc32 < 2**32:
-        raise BadInput(f"log range {start} to {end} of {raw['task']}: {crc32} is no CRC-32")
-    return LogRange(job, attempt, task, int(raw["rank"]), str(raw["stream"])[:8], start, end, key, offset, now, crc32)
+def log_range(told: OutputRange, now: float) -> LogRange:
+    if told.start >= told.end:
+        raise BadInput(f"log range {told.start} to {told.end} of {told.task} is empty or negative")
+    key, (job, attempt, task) = check_key(told.key), told.task
+    return LogRange(
+        job, attempt, task, told.rank, told.stream, told.start, told.end, key, told.key_offset, now, told.crc32
+    )

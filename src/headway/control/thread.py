@@ -8,8 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -19,7 +20,8 @@ from headway.control.commands import Command, Why, WhyMany
 from headway.control.cycle import Ask, Cycle
 from headway.control.sessions import Reply
 from headway.control.syncing import Sync
-from headway.core.errors import BadInput, HeadwayError, Unavailable, for_log
+from headway.core.errors import HeadwayError, Unavailable, Unfinished, for_log
+from headway.core.sync_request import SyncRequest
 from headway.core.units import show_duration
 from headway.store.protocol import LeaderLost
 
@@ -80,16 +82,12 @@ class ControlThread:
             self._let_down()
         return future
 
-    def sync(self, body: Mapping[str, Any]) -> Future[Reply]:
+    def sync(self, request: SyncRequest) -> Future[Reply]:
         """An agent's call: its reply comes when it is saved and there is something to say, or its patience is over."""
         future: Future[Reply] = _promise()
 
         def begin() -> Ask | None:
-            try:
-                sync = self.cycle.heard(body, time.monotonic())
-            except (KeyError, TypeError, ValueError) as error:
-                future.set_exception(BadInput(f"the sync cannot be read: {error!r}"))
-                return None
+            sync = self.cycle.heard(request, time.monotonic())
             return Ask(sync, lambda _: self._answer(sync, future), future.set_exception)
 
         self._put(begin, future.set_exception)
@@ -107,8 +105,9 @@ class ControlThread:
             self.cycle.reply(sync, self.now(), time.monotonic(), deliver)
         except HeadwayError as error:
             future.set_exception(error)  # What it should hear could not be read: it says all this again.
-        except (KeyError, TypeError, ValueError) as error:
-            future.set_exception(BadInput(f"the sync cannot be answered: {error!r}"))
+        except Exception as error:
+            log.exception("sync not answered", node=sync.session.node)
+            future.set_exception(Unfinished(f"the sync could not be answered: {type(error).__name__}"))
 
     def run(self, work: Callable[[Cycle], None], failed: Fail | None = None) -> None:
         """Run something on the control thread, between two turns; or tell that it will never be."""
@@ -213,7 +212,14 @@ class ControlThread:
     def _take_calls(self, most: int) -> list[Ask]:
         taken: list[Ask] = []
         while self._calls and len(taken) < most:
-            ask = self._calls.popleft()[0]()
+            call, failed = self._calls.popleft()
+            try:
+                ask = call()
+            except LeaderLost:
+                raise
+            except Exception as error:  # Somebody's call, and his alone.
+                _let_know(failed, error)
+                continue
             if ask is not None:
                 taken.append(ask)
         return taken
@@ -224,6 +230,15 @@ def _promise() -> Future[Any]:
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
+
+
+def _let_know(failed: Fail, error: Exception) -> None:
+    """Tell a caller that his call met an error, and the log too where nobody foresaw it."""
+    if not isinstance(error, HeadwayError):
+        log.exception("call failed")
+        error = Unfinished(f"the server met something unexpected ({type(error).__name__}); its log has the details")
+    with suppress(InvalidStateError):
+        failed(error)
 
 
 def _ignore(_: object) -> None:

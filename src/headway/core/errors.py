@@ -2,7 +2,8 @@
 
 HeadwayError
  ├── UserError: change the request      BadInput, NotFound, NotAllowed, Conflict
- └── OperatorError: mend the set-up     Unavailable (trying again may help), ServerTaken (another server owns this home)
+ ├── OperatorError: mend the set-up     Unavailable (trying again may help), ServerTaken (another server owns this home)
+ └── Unfinished: our own mistake
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ class NotAllowed(UserError):
 class Conflict(UserError):
     status = 409
     kind = "conflict"
+
+
+class Unfinished(HeadwayError):
+    """An error of our own met this command: nothing of it was saved, and all others go on."""
 
 
 class OperatorError(HeadwayError):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 
-class Broken(Exception):
-    """A sentence that must hold does not. `kind` is safety, liveness or crash."""
+class Broken(BaseException):
+    """A sentence that must hold does not. `kind` is safety, liveness or crash.
+
+    No Exception: the server outlives those of its commands, and must not outlive the judge.
+    """
 
     def __init__(self, kind: str, about: str, sentence: str) -> None:
         super().__init__(sentence)

@@ -19,8 +19,10 @@ from headway.control.desk import Desk
 from headway.control.sessions import Session
 from headway.core import checkpoints, lifecycle, retry
 from headway.core.fit import Room
-from headway.core.model import Pool, State, split_key, task_key
+from headway.core.model import Pool, State
 from headway.core.signals import TaskMissing
+from headway.core.sync_request import Report
+from headway.core.wire_words import TaskKey
 from headway.sim.run import Result, run_seed
 from headway.store.memory import MemoryStore
 from headway_agent import decide as decisions
@@ -155,10 +157,9 @@ def _no_journal() -> Iterator[None]:
     lost=0.1,
 )
 def _no_fence() -> Iterator[None]:
-    def report(self: syncing.Sync, desk: Desk, raw: dict[str, Any]) -> None:
-        job_id, _, index = split_key(str(raw["task"]))
-        job = desk.book.jobs.get(job_id)
-        old(self, desk, {**raw, "task": task_key(job_id, job.number, index)} if job else raw)
+    def report(self: syncing.Sync, desk: Desk, said: Report) -> None:
+        job = desk.book.jobs.get(said.task.job)
+        old(self, desk, replace(said, task=said.task._replace(attempt=job.number)) if job else said)
 
     old = syncing.Sync._report
     with _put(syncing.Sync, "_report", report), _put(syncing, "_is_there", lambda *_: True):
@@ -289,10 +290,9 @@ def _risen() -> Iterator[None]:
     late=0.15,
 )
 def _no_checkpoint_fence() -> Iterator[None]:
-    def going(desk: Desk, session: Session, key: str) -> tuple[Any, int]:
-        job_id, _, index = split_key(key)
-        job = desk.book.jobs.get(job_id)
-        return (job if job is not None and job.attempt is not None else None), index
+    def going(desk: Desk, session: Session, key: TaskKey) -> tuple[Any, int]:
+        job = desk.book.jobs.get(key.job)
+        return (job if job is not None and job.attempt is not None else None), key.index
 
     def any_key(value: object, job: Any, folder: str) -> str:
         return str(value)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from headway.control.clock import SteadyClock
 from headway.control.commands import Command
 from headway.control.cycle import Ask, Cycle
-from headway.core.errors import HeadwayError, Unavailable
+from headway.core.errors import HeadwayError, Unavailable, Unfinished
 from headway.core.model import JobId
+from headway.core.sync_request import read_sync
 from headway.sim.broken import Broken
 from headway.sim.network import Answer, Fail
 from headway.store.memory import MemoryStore
@@ -185,7 +186,7 @@ class Server:
 
         def begin() -> Ask:
             self.heard_at[str(body["node"])] = self.mono()
-            sync = cycle.heard(body, self.mono())
+            sync = cycle.heard(read_sync(body), self.mono())
 
             def done(_: object) -> None:
                 try:
@@ -211,7 +212,7 @@ class Server:
 
     def _complain(self, fail: Fail) -> Fail:
         def complain(error: BaseException) -> None:
-            if type(error) is HeadwayError:
+            if type(error) is HeadwayError or isinstance(error, Unfinished):
                 raise Broken("crash", "the server", f"a command could not be done: {error}")
             fail(error)
 

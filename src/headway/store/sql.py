@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headway.core.errors import OperatorError, Unavailable
+from headway.core.errors import HeadwayError, OperatorError, Unavailable
 from headway.core.events import Event
 from headway.core.model import Attempt, Job, JobId, Node, NodeId, State, Task
 from headway.store import rows, schema
@@ -102,6 +102,13 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
             except self._database.out_of_order as error:
                 self._database.drop_writer()
                 raise self._unavailable(what, error) from error
+            except HeadwayError:
+                raise
+            except Exception:
+                # Something that the database cannot hold. In the middle of what was sent together, nobody knows
+                # what the connection still expects.
+                self._database.drop_writer()
+                raise
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
