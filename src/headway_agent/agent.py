@@ -67,6 +67,7 @@ from headway_agent.keeping import PROTOCOL as KEEPER_PROTOCOL
 from headway_agent.launch import base_env, launch_of
 from headway_agent.nodedir import LEFT, ORDERED, FactLog, NodeDir, Taken, boottime_s, remove_tree
 from headway_agent.outcomes import first_failing
+from headway_agent.pacing import OLDER_LEADER, PAUSE_S_MAX, WENT_BACK, Line, Pace, Pause, brings, outnumber
 from headway_agent.taskdirs import TaskDirs
 from headway_agent.visits import Visits
 from headway_agent.wire import Connection, Home
@@ -80,25 +81,14 @@ if TYPE_CHECKING:
     from headway_agent.inotify import Watcher
 
 OWN = (sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]))  # How this program is started again.
-BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
 ANSWER_S_MAX = 30.0  # Beyond the time for which the server may hold a sync.
-KEEPER_RETRY_S = 0.02
+KEEPER_RETRY_S, KEEPER_RETRY_S_MAX = 0.02, 1.0
 IDLE_S = 0.05
 HURRY_S = 0.05
-OTHER_VERSION_S = 0.3
 SHIP_AT_BYTES, SHIP_EVERY_S = 256 << 10, 2.0
 LOOK_S = 0.5  # How often output files of running tasks are looked at where they grow fast,
 CALM_LOOK_S = 2.0  # how often where they do not,
 LOOK_S_PER_TASK = 0.001  # and at least so long for each of them: looking must not become the node's main work.
-
-
-class Line:
-    """A connection to the server with the thread that waits on it, and the number of the sync under way there."""
-
-    def __init__(self, connection: Connection, courier: Courier) -> None:
-        self.connection = connection
-        self.courier = courier
-        self.seq = 0
 
 
 class Agent:
@@ -142,12 +132,13 @@ class Agent:
         self.ended = ""
         self.exit_code = 0
         self.answered_at_s = boottime_s()
-        self.backoff_s = 0.0
-        self.sync_at_s = 0.0
+        self.pace = Pace()
+        self.keeper_pause = Pause(KEEPER_RETRY_S, KEEPER_RETRY_S_MAX)
         self.upgrade_at_s = 0.0
         self.pack_number = 0
         self.shipping = False
-        self.ship_backoff_s = self.ship_at_s = self.looked_at_s = 0.0
+        self.ship_pause = Pause()
+        self.ship_at_s = self.looked_at_s = 0.0
         self.look_every_s = LOOK_S
         self.shipped_all_at_s = 0.0
         self.more_to_ship = False
@@ -191,11 +182,11 @@ class Agent:
 
     def _timeout_s(self) -> float | None:
         if self.link.sock is None:
-            return KEEPER_RETRY_S
+            return self.keeper_pause.longer()
         now = boottime_s()
         times = []
         if next_call(self.state, now):
-            times.append(self.sync_at_s)
+            times.append(self.pace.at_s)
         elif self.state.changed:
             times.append(max(now + IDLE_S, self.state.lazy_since_s + LAZY_AFTER_S))
         due_s = [self.progressing.due_s(), progress.next_due_s(self.state)]
@@ -284,6 +275,7 @@ class Agent:
                 self._news(message)
 
     def _greeted(self, hello: Mapping[str, Any]) -> None:
+        self.keeper_pause.over()
         self.log.say("keeper found", pid=hello["pid"], generation=hello["generation"], tasks=len(hello["tasks"]))
         if hello["protocol"] != KEEPER_PROTOCOL and not hello["tasks"]:
             self.link.send([{"do": "end"}])  # Of another version and idle: a new one takes its place.
@@ -423,7 +415,7 @@ class Agent:
 
     def _call(self) -> None:
         now = boottime_s()
-        if not next_call(self.state, now) or now < self.sync_at_s:
+        if not next_call(self.state, now) or now < self.pace.at_s:
             return
         body = sync_body(self.state, self.facts, now, self.flags.get("poll_wait_s", POLL_WAIT_S))
         # One lost answer must not cost the lease.
@@ -432,7 +424,7 @@ class Agent:
             body["wait_s"] + min(self.home.patience_s(ANSWER_S_MAX, 10.0), self.state.granted_s / 4 or ANSWER_S_MAX),
         )
         line = next(line for line in self.lines if not line.seq)
-        line.seq = seq
+        line.seq, line.sent_s, line.held_s = seq, now, body["wait_s"]
         line.courier.ask(
             lambda: line.connection.post("/agent/sync", body, limit_s), lambda result: self._replied(line, result)
         )
@@ -444,23 +436,22 @@ class Agent:
         if isinstance(result, tuple):
             status, reply = result
             if status == 200 and "leader_epoch" in reply:
-                self._answered(seq, reply)
+                self._answered(line, seq, reply)
                 return
-            if status == 409 and reply.get("stale"):
+            if status == 409 and reply.get("stale") and not outnumber(self.state, self.node_dir, reply.get("newest")):
                 self.happened(Superseded())
                 return
             if status == 401:
                 self.home.read_token()
-            detail = f"the server answered {status}"
+            detail = f"the server answered {status}: {str(reply.get('detail', ''))[:300]}"
         else:
             detail = str(result)
         dead_man_s = self.flags.get("dead_man_s")
         if dead_man_s and not self.state.tasks and boottime_s() - self.answered_at_s > dead_man_s:
             self.ended, self.exit_code = f"no answer for {dead_man_s:g} s", LEFT
         self.happened(NotAnswered(seq))
-        self.backoff_s = min(self.home.patience_s(BACKOFF_S_MAX, 1.0), max(BACKOFF_S_MIN, self.backoff_s * 2))
-        self.sync_at_s = boottime_s() + self.backoff_s
-        self.log.say("sync not answered", detail=detail, again_in_s=self.backoff_s)
+        again_in_s = self.pace.not_answered(boottime_s(), self.home.patience_s(PAUSE_S_MAX, 1.0))
+        self.log.say("sync not answered", detail=detail, again_in_s=again_in_s)
 
     def _end_with_the_directory(self) -> None:
         """Somebody removed the node's directory: nobody can find us any more, so nothing of us may stay."""
@@ -470,16 +461,22 @@ class Agent:
         except KeeperGone:
             pass  # Its guard ends what it has left.
 
-    def _answered(self, seq: int, reply: Mapping[str, Any]) -> None:
-        self.answered_at_s = boottime_s()
+    def _answered(self, line: Line, seq: int, reply: Mapping[str, Any]) -> None:
+        self.answered_at_s = now = boottime_s()
         if reply.get("leave") and not self.state.tasks:
             self.ended, self.exit_code = "told to leave", LEFT
-        self.backoff_s, self.sync_at_s = 0.0, 0.0
-        self.home.told(reply.get("servers") or ())
-        if reply.get("agent_version", self.state.agent_version) != self.state.agent_version:
-            # The server holds no sync of another version: do not ask as fast as it answers.
-            self.sync_at_s = boottime_s() + OTHER_VERSION_S
+        brought, leader = brings(reply, self.state.follow), self.state.leader_epoch
         self.happened(Answered(reply, seq))
+        if reply["leader_epoch"] < self.state.leader_epoch:
+            again_in_s = self.pace.not_answered(now, PAUSE_S_MAX)
+            self.log.say(OLDER_LEADER, its=reply["leader_epoch"], heard_before=leader, again_in_s=again_in_s)
+            return
+        if self.state.leader_epoch < leader:
+            self.log.say(WENT_BACK, its=self.state.leader_epoch, heard_before=leader)
+        self.home.told(reply.get("servers") or ())
+        self.pace.answered(now, line.held_s, now - line.sent_s, brought)
+        for said in reply.get("refused") or ():
+            self.log.say("the server refused what was said", what=str(said)[:300])
         for told in reply.get("visits") or ():
             self.visits.open(told)
 
@@ -555,17 +552,17 @@ class Agent:
             self.more_to_ship = result.more
             calm = result.size < self.flags.get("ship_at_bytes", SHIP_AT_BYTES) / 8
             self.look_every_s = min(CALM_LOOK_S, self.flags.get("ship_every_s", SHIP_EVERY_S)) if calm else LOOK_S
-            self.ship_backoff_s = self.ship_at_s = 0.0
+            self.ship_pause.over()
+            self.ship_at_s = 0.0
             self.happened(Troubled("logs", ""))
             if result.ranges:
                 self.happened(Shipped(result.ranges, result.storage, result.printed))
             for task, sizes in result.shrunk.items():
                 self.happened(OutputShrank(task, sizes))
             return
-        self.ship_backoff_s = min(BACKOFF_S_MAX, max(BACKOFF_S_MIN, self.ship_backoff_s * 2))
-        self.ship_at_s = boottime_s() + self.ship_backoff_s
+        self.ship_at_s = boottime_s() + self.ship_pause.longer()
         self.happened(Troubled("logs", f"output waits on the node: {result}"))
-        self.log.say("output not shipped", detail=str(result), again_in_s=self.ship_backoff_s)
+        self.log.say("output not shipped", detail=str(result), again_in_s=self.ship_pause.s)
 
 
 def main(flags: Mapping[str, Any]) -> int:

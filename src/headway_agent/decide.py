@@ -91,6 +91,7 @@ __all__ = [
 ]  # fmt: skip
 
 NOT_BEGUN = (HOLDING, PREPARING, CLAIMED)
+OLDER_S = 10.0  # So long an older leader is not believed.
 NOTICE_RESERVE_S = 5.0  # Of the time that is left to a machine, kept for what follows the end of its ranks.
 
 
@@ -380,12 +381,15 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
     flight, reply = _landed(state, fact.seq), fact.reply
     if flight is None:
         return
+    if reply["leader_epoch"] < state.leader_epoch and _went_back(state, flight, now):
+        state.leader_epoch = state.said = 0  # From here on it is like any new leader.
     if (reply["leader_epoch"], reply.get("said", 0)) < (state.leader_epoch, state.said):
         # A later reply came before it. What it says to do may have been done and forgotten since; by its digest the
         # next sync shows what is missing, and what this one told is told again.
         _say_again(state, flight, now)
         return
     state.said = reply.get("said", 0)
+    state.leader_heard_s, state.older_since_s = now, 0.0
     moving.heard(state, reply.get("storage"), now, acts)
     if flight.full:
         state.full_due = False
@@ -412,6 +416,20 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
     version = reply.get("agent_version")
     if version and state.agent_version and version != state.agent_version:
         acts.append(Upgrade(version))
+
+
+def _went_back(state: State, flight: Flight, now: float) -> bool:
+    """Whether the server's database is an older one than before: restored, or a copy.
+
+    A leader is silent before the next one leads. So an older one that answers a call which was made after the later one
+    had answered was not replaced by it: it has another past. A copy may run beside the real one, so for a while, as
+    long as the lease allows, it is waited for whether the later one answers after all.
+    """
+    if flight.sent_s <= state.leader_heard_s:
+        return False
+    if not state.older_since_s:
+        state.older_since_s = now
+    return now - state.older_since_s >= min(OLDER_S, state.granted_s / 4 or OLDER_S)
 
 
 def _landed(state: State, seq: int) -> Flight | None:

@@ -89,6 +89,8 @@ class State:
     agent_version: str = ""
     leader_epoch: int = 0
     said: int = 0  # The newest reply of this leader that was applied.
+    leader_heard_s: float = 0.0  # When this leader, or a later one, last answered.
+    older_since_s: float = 0.0  # Since when only an older leader answers; 0 while this one does.
     deadline_s: float = 0.0
     granted_s: float = 0.0
     granted_by_s: float = 0.0  # When the sync was sent that brought the lease; an older one brings nothing.

@@ -38,6 +38,7 @@ class Server:
         self.bodies: list[dict[str, Any]] = []
         self.hold_go = False
         self.lease_left_s = 3600.0
+        self.leader_epoch = 1
         self.program: bytes = b""
         self.version = ""
         self.refuse_status = 0
@@ -111,7 +112,7 @@ class Server:
             self.sent = want()
             changed = [duty for key, duty in self.duties.items() if before.get(key) != duty["do"]]
             return 200, {
-                "leader_epoch": 1,
+                "leader_epoch": self.leader_epoch,
                 "lease_left_s": self.lease_left_s,
                 "full": not known,
                 "duties": changed,

@@ -312,6 +312,13 @@ class Cycle:
         if session.silent:
             session.silent = False
             self._reopen(session.node)
+        if (request.leader_epoch or 0) > self.epoch and session.met_later != request.leader_epoch:
+            session.met_later = request.leader_epoch
+            log.warning(
+                "a node has heard a later leader than this server: is this database a restored one, or a copy? "
+                "The node takes it for the right one once no later leader has answered it for some seconds",
+                node=session.node, its_leader=request.leader_epoch, epoch=self.epoch,
+            )  # fmt: skip
         here = is_here(request.storage or "", self.storage.get("mark", ""))
         return Sync(request, session, current=request.leader_epoch == self.epoch, here=here)
 

@@ -35,6 +35,7 @@ class Session:
     boot_id: str = ""
     agent_epoch: int = 0
     seq: int = 0  # Of the newest call of this agent that was heard.
+    met_later: int | None = None  # A later leader than this one that it has heard, and that the log tells of.
     heard_at: float = 0.0
     leased_until: float = 0.0  # The end of the longest lease that it may hold: a shorter one may not have reached it.
     silent: bool = False

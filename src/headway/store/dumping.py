@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,9 +86,13 @@ def load(database: Database, path: Path, revision: str, migrate: Callable[[str],
         for name, many in _read(path):
             connection.execute(found.tables[name].insert(), many)
             rows[name] = rows.get(name, 0) + len(many)
-        # Whoever led, leads no more; and nobody leads in an epoch again that others have seen.
+        # Whoever led, leads no more; and nobody leads in an epoch again that others have seen: nodes have heard of
+        # leaders since this dump was made, also of such that led after an earlier restore. Leads are never as many as
+        # seconds have passed.
         leader = found.tables["leader"]
-        connection.execute(leader.update().values(server="", until=0.0, address="", epoch=leader.c.epoch + 1))
+        last = connection.execute(sa.select(leader.c.epoch)).scalar() or 0
+        epoch = max(last + 1, int(time.time()))
+        connection.execute(leader.update().values(server="", until=0.0, address="", epoch=epoch))
     migrate("head")
     return rows
 
