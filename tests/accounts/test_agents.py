@@ -106,3 +106,53 @@ def test_a_token_that_was_tampered_with_is_none() -> None:
         token.replace("n", "s"),
     ):
         assert signer.bearer(wrong) is None
+
+
+def address(server: Serving, node: str, key: str) -> str:
+    given = call(server, node, "POST", "/agent/urls", {"node": node, "method": "PUT", "keys": [key]}).json["urls"]
+    return str(given[key])
+
+
+def put(server: Serving, address: str, content: bytes) -> int:
+    """As somebody who has nothing but the address."""
+    return server.ask("PUT", address, content, {"Authorization": ""}).status
+
+
+def test_an_address_for_an_upload_is_no_good_once_the_object_is_committed(server: Serving) -> None:
+    job, here, _ = running(server)
+    task, key = f"{job}/1/0", f"jobs/{job}/1/output/model.bin"
+    old = address(server, here, key)
+    assert put(server, old, b"model") == 204
+    assert put(server, old, b"model") == 204, "said again, because the answer was lost"
+    entry = {"task": task, "path": "model.bin", "size": 5, "sha256": "", "keys": [key]}
+    server.sync(here, artifacts=[entry])
+    assert put(server, old, b"other") == 403
+    assert server.storage.get(key) == b"model"
+    assert put(server, address(server, here, key), b"newer") == 204, "a living attempt may write it anew"
+
+
+def test_an_address_for_a_checkpoint_is_no_good_once_that_is_committed(server: Serving) -> None:
+    job, here, _ = running(server)
+    keys = [f"jobs/{job}/1/checkpoints/5-0.json", f"jobs/{job}/1/parts/0-5-0"]
+    old = [address(server, here, key) for key in keys]
+    server.save(f"{job}/1/0", 5, {"a": b"weights"}, node=here)
+    assert [put(server, each, b"other") for each in old] == [403, 403]
+    assert server.storage.get(keys[1]) == b"weights"
+    unused = address(server, here, f"jobs/{job}/1/parts/0-6-0")
+    server.save(f"{job}/1/0", 7, {"a": b"weights"}, node=here)
+    assert put(server, unused, b"next") == 204, "what is not there yet replaces nothing"
+
+
+def test_an_address_for_an_upload_is_no_good_once_the_attempt_has_ended(server: Serving) -> None:
+    job, here, _ = running(server)
+    addresses = [address(server, here, f"jobs/{job}/1/{name}") for name in ("output/late", "parts/late", "dumps/late")]
+    server.end(f"{job}/1/0", here)
+    assert [put(server, each, b"late") for each in addresses] == [403, 403, 403]
+
+
+def test_when_an_address_was_given_cannot_be_changed(server: Serving) -> None:
+    job, here, _ = running(server)
+    given = address(server, here, f"jobs/{job}/1/output/a")
+    stamp = given.partition("&given=")[2].partition("&")[0]
+    assert put(server, given.replace(stamp, str(int(stamp) + 10**7)), b"x") == 403
+    assert put(server, given.replace(f"&given={stamp}", ""), b"x") == 403

@@ -95,8 +95,9 @@ def _objects(router: APIRouter, services: Services, reach: Reach) -> None:
     async def put_object(key: str, request: Request) -> Response:
         """Keep an object for an agent that is not on the server's own host."""
         if "signature" in request.query_params:
-            addresses.check("PUT", check_key(key), request.query_params)
+            given_at = addresses.check("PUT", check_key(key), request.query_params)
             note_known(request.scope)
+            await run_in_threadpool(reach.check_upload, key, given_at)
         else:
             reach.check_write(actor_of(request), check_key(key))
         async with received(request, storage, OBJECT_BYTES_MAX) as draft:

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from headway.api.services import Services
 from headway.core.actor import Actor
+from headway.core.checkpoints import Checkpoint
 from headway.core.errors import NotAllowed
 from headway.core.model import Job, JobId
 from headway.core.sync_request import OutputRange
 from headway.storage.protocol import check_key
+from headway.store.protocol import Artifact
 
 READ_EVERY_S = 2.0
 
@@ -44,6 +46,35 @@ class Reach:
     def check_write(self, actor: Actor, key: str) -> None:
         if not (self._own_log(actor, key) or self._of_living(actor, key)):
             raise NotAllowed(f'an agent may not write "{key[:80]}"', "only logs, and what belongs to a living attempt")
+
+    def check_upload(self, key: str, given_at: float) -> None:
+        """An address that was given for an upload is no good once its attempt has ended, or the object is committed.
+
+        Whoever has kept it could replace what a job has left. A living attempt may: it is given a new address.
+        """
+        top, job, number, folder = [*key.split("/"), "", "", ""][:4]
+        if top != "jobs":
+            return
+        if not self._lives(job, number):
+            raise NotAllowed(f'the address of "{key[:80]}" is no longer good', "its attempt has ended")
+        store, attempt = self._services.store, int(number)
+        kept: Iterable[Artifact | Checkpoint] = store.checkpoints(job) if folder in ("checkpoints", "parts") else ()
+        if folder == "output":
+            kept = [each for each in store.artifacts(job, attempt) if key in each.keys]
+        elif folder == "checkpoints":
+            kept = [each for each in kept if isinstance(each, Checkpoint) and each.key == key]
+        elif folder == "parts" and self._services.storage.size(key) is None:
+            return
+        if any(each.attempt == attempt and each.at > given_at for each in kept):
+            hint = "it is committed; ask for a new one: /agent/urls"
+            raise NotAllowed(f'the address of "{key[:80]}" is no longer good', hint)
+
+    def _lives(self, job: JobId, attempt: str) -> bool:
+        if self._services.leading:
+            held = self._services.control.cycle.book.active.get(job)
+        else:
+            held = next((each for each in self._services.store.jobs([job]) if each.alive), None)
+        return held is not None and attempt == str(held.number)
 
     def check_read(self, actor: Actor, key: str) -> None:
         if actor.kind != "agent":

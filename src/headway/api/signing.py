@@ -1,7 +1,7 @@
 """Addresses that open one object for a while, so that a node needs no key to storage.
 
-A bucket signs for itself. For a folder the server does: HMAC over method, key and the end of its validity, all by the
-server's own clock. Both look the same to an agent.
+A bucket signs for itself. For a folder the server does: HMAC over method, key, when it was given and the end of its
+validity, all by the server's own clock. Both look the same to an agent.
 """
 
 from __future__ import annotations
@@ -34,18 +34,23 @@ class Addresses:
         return [url or self._own(method, key) for key, url in zip(wanted, given, strict=True)]
 
     def _own(self, method: str, key: str) -> str:
-        expires = int(self.now() + self.good_for_s)
-        return f"/agent/objects/{quote(key)}?expires={expires}&signature={self._signature(method, key, expires)}"
+        now = self.now()
+        expires, given_ms = int(now + self.good_for_s), int(now * 1000)
+        signature = self._signature(method, key, expires, given_ms)
+        return f"/agent/objects/{quote(key)}?expires={expires}&given={given_ms}&signature={signature}"
 
-    def _signature(self, method: str, key: str, expires: int) -> str:
-        said = f"object {method}\n{expires}\n{key}".encode("utf-8", "surrogatepass")
+    def _signature(self, method: str, key: str, expires: int, given_ms: int) -> str:
+        said = f"object {method}\n{expires}\n{given_ms}\n{key}".encode("utf-8", "surrogatepass")
         return hmac.new(self.key, said, hashlib.sha256).hexdigest()
 
-    def check(self, method: str, key: str, query: Mapping[str, str]) -> None:
-        """Raise unless this address was given out for this method and object, and is still good."""
-        expires, given = query.get("expires", ""), query.get("signature", "")
-        right = expires.isdecimal() and expires.isascii() and len(expires) < 16
-        if not right or not hmac.compare_digest(given.encode(), self._signature(method, key, int(expires)).encode()):
+    def check(self, method: str, key: str, query: Mapping[str, str]) -> float:
+        """Raise unless this address was given out for this method and object, and is still good. Returns since when."""
+        times = [query.get("expires", ""), query.get("given", "")]
+        right = all(each.isdecimal() and each.isascii() and len(each) < 16 for each in times)
+        expires, given_ms = map(int, times) if right else (0, 0)
+        signature = self._signature(method, key, expires, given_ms)
+        if not right or not hmac.compare_digest(query.get("signature", "").encode(), signature.encode()):
             raise NotAllowed("the address is not one that this server has signed", "ask for a new one: /agent/urls")
-        if int(expires) < self.now():
+        if expires < self.now():
             raise NotAllowed("the address is no longer good", "ask for a new one: /agent/urls")
+        return given_ms / 1000
