@@ -49,6 +49,9 @@ class Settings:
         "", "variables of the server that local nodes get too, with commas: AWS_PROFILE, or AWS_* for all that begin so"
     )
     local_lease_s: float = knob(86400.0, "lease of a local node; its death can be proven, so it may be long")
+    lease_s_min: float = knob(
+        60.0, "the shortest lease that a pool may have; half of it must suffice to find the server again after a cut"
+    )
     lease_margin_s: float = knob(5.0, "what the server waits beyond a lease before it gives a silent node up")
     silent_after_s: float = knob(30.0, "silence after which nothing more is placed on a node; it ends nothing")
     claim_within_s: float = knob(60.0, "time in which every task must be claimed; then all places are given back")

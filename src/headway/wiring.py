@@ -118,11 +118,13 @@ def placed(pool: Pool, resolved: Resolved, home: Home) -> Pool:
     return replace(pool, options={**pool.options, "at": at})
 
 
-def engines() -> dict[str, Callable[[Pool], Pool]]:
-    """The engines that there are, and how each reads the options of a pool."""
+def engines(lease_s_min: float = 0.0) -> dict[str, Callable[[Pool], Pool]]:
+    """The engines that there are, and how each reads the options of a pool whose lease is long enough."""
+    from headway.core.pool_spec import with_lease_of
     from headway.engines import local, slurm, ssh_options
 
-    return {"local": local.read_options, "slurm": slurm.read_options, "ssh": ssh_options.read_options}
+    found = {"local": local.read_options, "slurm": slurm.read_options, "ssh": ssh_options.read_options}
+    return {name: with_lease_of(lease_s_min, read) for name, read in found.items()}
 
 
 def house_id(signer: Any) -> str:
@@ -139,8 +141,8 @@ def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
     from headway.core.pool_spec import read_pool
     from headway.core.queue_spec import read_licences, read_queue
 
-    sections = resolved.sections
-    pools = {name: read_pool(name, raw, engines()) for name, raw in sections.get("pool", {}).items()}
+    sections, least_s = resolved.sections, resolved.settings.lease_s_min
+    pools = {name: read_pool(name, raw, engines(least_s)) for name, raw in sections.get("pool", {}).items()}
     # Who shares a database asks for local nodes in so many words: a team's jobs seldom run where its server does.
     asked = not is_shared(resolved.settings) or resolved.sources.get("local_nodes") != "built in"
     if asked and resolved.settings.local_nodes and "local" not in pools:
@@ -329,7 +331,7 @@ def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = Fa
     about["storage_id"] = found.identity.id if found.identity else ""
     services = Services(
         settings, store, storage, Away(lambda: standing.leader), Hub(), token, agent.data, agent.version,
-        new_id, time.time(), time.time, time.monotonic, about, standing, engines(),
+        new_id, time.time(), time.time, time.monotonic, about, standing, engines(settings.lease_s_min),
         key_ring(settings, home),
     )  # fmt: skip
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"

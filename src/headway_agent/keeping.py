@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 SIGTERM, SIGKILL = 15, 9
 LEFTOVER_GRACE_S = 1.0  # For what a rank leaves behind when it ends by itself.
+GRACE_PART = 1 / 8  # Of the lease: so much of it at most is for ending. A cut shorter than half of it ends nothing.
 LEASE_MARGIN_S = 2.0  # Between the last SIGKILL and the end of the lease.
 CLOCK_DUST_S = 0.001  # Sums of floats: a moment later is not later.
 
@@ -109,8 +110,11 @@ class Table:
         return self.deadline_s - min(LEASE_MARGIN_S, self.granted_s / 10)
 
     def stop_by_s(self, grace_s: float) -> float:
-        """When to begin stopping a task. A lease that is short beside the grace is shared, half and half."""
-        return self.kill_by_s() - min(grace_s, self.granted_s / 2)
+        """When to begin stopping a task: as late as its grace allows, but for that no more than a part of the lease.
+
+        A cut must not end what it need not end: whoever is cut off can send his last files to nobody anyway.
+        """
+        return self.kill_by_s() - min(grace_s, self.granted_s * GRACE_PART)
 
     # --- taking up ---
 

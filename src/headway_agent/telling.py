@@ -122,7 +122,7 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
     if full or state.flights or reports or state.ranges or state.troubles_due or progress.has_news(state, now):
         wait_s = 0.0
     if state.granted_s:
-        # So often that of a lease which its keeper shares with a long grace, half and half, enough is left in between.
+        # So often that a cut which is shorter than half of the lease ends nothing: see keeping.py.
         wait_s = min(wait_s, state.granted_s / 8)
     state.seq += 1
     body: dict[str, Any] = {

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from headway_agent.decide import Answered, KeeperListed, State, decide, sync_body
 from headway_agent.keeping import SIGKILL, SIGTERM, Table, replay, rewritten, to_line
+from headway_agent.pacing import PAUSE_S_MIN
+from headway_agent.wire import CONNECT_S_MAX
 
 T = "job1/1/0"
 
@@ -64,8 +69,8 @@ def test_a_lease_that_is_short_beside_the_grace_still_lets_tasks_run() -> None:
     table = Table()
     table.lease(10.0, 10.0)
     add(table, T, 11, grace_s=30.0)
-    assert table.next_due_s(0.0) == 4.0
-    assert table.due(4.0)[0] == [(11, SIGTERM)]
+    assert table.next_due_s(0.0) == 7.75
+    assert table.due(7.75)[0] == [(11, SIGTERM)]
     assert table.due(9.0)[0] == [(11, SIGKILL)]
 
 
@@ -208,3 +213,25 @@ def test_when_the_first_rank_ended_outlives_the_keeper() -> None:
     assert again.listing()[0]["exits"] == [[0, None, 9, "", False, ""], [1, 1, None, "", False, ""]]
     twice = replay([to_line(each) for each in rewritten(again)])
     assert twice.listing() == again.listing()
+
+
+@pytest.mark.parametrize("grace_s", [0.0, 30.0, 3600.0])
+@pytest.mark.parametrize("lease_s", [60.0, 90.0, 1800.0, 86400.0])
+def test_a_cut_shorter_than_half_of_the_lease_ends_nothing(lease_s: float, grace_s: float) -> None:
+    """At the worst moment: just before a call, and with the slowest way back to the server."""
+    state = State(node="n1", pool="lab")
+    decide(state, KeeperListed([]), 0.0)
+    for at in (0.0, 0.0):
+        seq = sync_body(state, {}, at)["seq"]
+        decide(state, Answered({"leader_epoch": 1, "lease_left_s": lease_s}, seq), at)
+    held_s = sync_body(state, {}, 0.0)["wait_s"]
+    table = Table()
+    table.lease(state.deadline_s, state.granted_s)
+    back_at_s = held_s + lease_s / 2 + CONNECT_S_MAX + PAUSE_S_MIN  # A connection that was tried just before the end.
+    assert table.stop_by_s(grace_s) > back_at_s
+
+
+def test_what_is_cut_off_for_longer_is_ended_with_its_grace_before_the_lease_is_over() -> None:
+    table = Table()
+    table.lease(1800.0, 1800.0)
+    assert (table.kill_by_s(), table.stop_by_s(30.0), table.stop_by_s(3600.0)) == (1798.0, 1768.0, 1573.0)

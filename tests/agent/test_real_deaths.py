@@ -242,3 +242,22 @@ def test_output_is_exact_across_many_deaths_of_the_agent(node: Node, headway_hom
         assert node.server.outcome(task)["exit_code"] == 3
         expected = b"".join(b"line %d of %d\n" % (line, number) for line in range(1, 401))
         assert node.server.output(task) == expected * 2
+
+
+def test_a_cut_shorter_than_half_of_the_lease_ends_no_rank(node: Node, headway_home: Path) -> None:
+    node.server.lease_left_s = 40.0
+    node.start()
+    gate = headway_home / "gate"
+    script = f"trap 'echo stopped' TERM; echo $$; while [ ! -e {gate} ]; do sleep 0.02; done; exit 7"
+    task = node.server.give("job1/1/0", "sh", "-c", script, grace_s=30.0)
+    pid = first_line(node, "job1/1/0")
+    node.server.refuse_status = 503
+    until_s = boottime_s() + 15.0
+    wait_until(lambda: boottime_s() >= until_s, what="the cut to be over")
+    node.server.refuse_status = 0
+    calls = len(node.server.bodies)
+    wait_until(lambda: len(node.server.bodies) > calls + 1, what="the agent to be back")
+    assert alive(pid)
+    gate.touch()
+    assert node.server.outcome(task)["exit_code"] == 7
+    assert node.server.output(task) == b"%d\n" % pid

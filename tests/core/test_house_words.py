@@ -8,7 +8,7 @@ import pytest
 
 from headway.core.errors import BadInput
 from headway.core.model import Queue, Quota, Resources
-from headway.core.pool_spec import read_pool, show_pool
+from headway.core.pool_spec import read_pool, show_pool, with_lease_of
 from headway.core.queue_spec import read_licences, read_queue, show_queue
 
 QUEUE: dict[str, Any] = {
@@ -106,3 +106,11 @@ def test_a_name_is_a_name(name: str) -> None:
     for read in (lambda: read_queue(name, {}), lambda: read_pool(name, {}), lambda: read_licences({name: 1})):
         with pytest.raises(BadInput, match="is not a name"):
             read()
+
+
+def test_a_lease_that_is_too_short_to_tolerate_a_cut_is_refused_with_the_one_that_works() -> None:
+    engines = {"local": with_lease_of(60.0, lambda pool: pool)}
+    with pytest.raises(BadInput, match='lease: "40 s" is too short') as refused:
+        read_pool("lab", {"lease": "40s"}, engines)
+    assert "a lease of 1 m 00 s or more" in refused.value.hint
+    assert read_pool("lab", {"lease": "60s"}, engines).lease_s == 60.0

@@ -124,7 +124,7 @@ def test_a_leader_that_was_frozen_comes_back_as_a_follower(cluster: Callable[...
 def test_who_takes_over_counts_the_lease_that_was_granted_before_it_was_lowered(
     cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
-    several = cluster(2, lease_margin_s=0.1, tick_every_s=0.2, sync_wait_s=1)
+    several = cluster(2, lease_margin_s=0.1, lease_s_min=1, tick_every_s=0.2, sync_wait_s=1)
     leader, epoch = several.lead_of()
     follower = follower_of(several, leader)
     pool = "/api/v1/pools/lab"

@@ -13,7 +13,7 @@ from tests.living import Living
 from tests.slurmlab import SlurmLab, open_lab
 from tests.waiting import wait_until
 
-QUICK = "look_every_s = 0.5\nlocal_nodes = 0\nlog_flush_every_s = 0.5\n"
+QUICK = "look_every_s = 0.5\nlocal_nodes = 0\nlease_s_min = 1\nlog_flush_every_s = 0.5\n"
 POOL = """
 [pool.{name}]
 engine = 'slurm'

@@ -32,7 +32,7 @@ class House(Living):
         (base / "config").mkdir()
         lines = [
             "local_nodes = 0", f'host = "{address}"', f"port = {_free_port(address)}", "look_every_s = 1",
-            "lease_margin_s = 5", "silent_after_s = 4", "log_flush_every_s = 0.3",
+            "lease_margin_s = 5", "lease_s_min = 1", "silent_after_s = 4", "log_flush_every_s = 0.3",
         ]  # fmt: skip
         if address != "127.0.0.1":  # Only the lab's own switch carries what is said to it.
             lines += ['accounts = "on"', 'insecure_http = "on"']

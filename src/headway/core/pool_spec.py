@@ -15,7 +15,7 @@ from headway.core.fields import check_keys, kind_of, one_of, whole
 from headway.core.hosts import node_of, read_hosts
 from headway.core.model import BESIDE_OPTIONS, NodeId, Pool, Resources
 from headway.core.queue_spec import ENTRIES_MAX, check_name
-from headway.core.units import duration_s, size_bytes
+from headway.core.units import duration_s, show_duration, size_bytes
 from headway.core.wishes import LABEL
 
 NODES_MOST = 10_000
@@ -87,6 +87,21 @@ def read_pool(name: str, raw: Mapping[str, Any], engines: Engines = ONLY_LOCAL) 
         state=one_of(raw.get("state", OPEN), "state", (OPEN, DRAINING)),
     )
     return engines[engine](pool)
+
+
+def with_lease_of(least_s: float, read: Callable[[Pool], Pool]) -> Callable[[Pool], Pool]:
+    """A reader that takes no pool with a lease below this: see what a lease tolerates, in the page on the protocol."""
+
+    def checked(pool: Pool) -> Pool:
+        if pool.lease_s < least_s:
+            short, least = show_duration(pool.lease_s), show_duration(least_s)
+            raise BadInput(
+                f'lease: "{short}" is too short: half of it is less than a node may need to find its server again',
+                f"a lease of {least} or more; a cut that is shorter than half of it ends nothing",
+            )
+        return read(pool)
+
+    return checked
 
 
 def with_leases_of(known: Pool | None, pool: Pool) -> Pool:
