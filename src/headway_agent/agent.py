@@ -156,7 +156,7 @@ class Agent:
         self.janitor.ask(self.visits.sweep)
         left_s = progressing.machine_left_s(self.node_dir.path, self.state.boot_id)
         if left_s is not None and left_s + progress.NOTICE_STALE_S > 0:
-            self.happened(NoticeHeard("reclaimed", left_s))
+            self.happened(NoticeHeard("reclaimed", left_s, progressing.machine_why(self.node_dir.path)))
         while not self.ended:
             if self.link.sock is None:
                 self._find_keeper()
@@ -225,7 +225,9 @@ class Agent:
     def _hear_notice(self) -> None:
         if self.notice_asked:
             self.notice_asked = False
-            self.happened(NoticeHeard("reclaimed", progressing.machine_goes(self.node_dir.path, self.state.boot_id)))
+            path = self.node_dir.path
+            left_s, why = progressing.machine_goes(path, self.state.boot_id), progressing.machine_why(path)
+            self.happened(NoticeHeard("reclaimed", left_s, why))
 
     def _keep_progress(self) -> None:
         self.progressing.turn()

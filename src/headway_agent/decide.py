@@ -259,7 +259,7 @@ def _named(task: Task, tail: str, marks: Mapping[str, Any]) -> dict[str, Any]:
     outcome = name_outcome(task.exits, tail, marks)
     if outcome["cause"] is None and _unasked(task):
         outcome["unasked"] = True
-    return reclaimed(outcome) if task.reclaimed else outcome
+    return reclaimed(outcome, task.detail) if task.reclaimed else outcome
 
 
 def _noticed(task: Task) -> bool:
@@ -351,11 +351,12 @@ def _ticked(state: State, fact: Ticked, now: float, acts: list[Act]) -> None:
 def _notice_heard(state: State, fact: NoticeHeard, now: float, acts: list[Act]) -> None:
     """This machine will go: all its ranks are told at once, without waiting for the server."""
     state.notice, state.notice_due = (fact.cause, now + fact.seconds_left), True
+    state.notice_why = fact.why
     grace_s = fact.seconds_left - min(NOTICE_RESERVE_S, fact.seconds_left / 5)
     for key in sorted(state.going):
         task = state.tasks[key]
         if task.stop_grace_s is None:  # Else it is ending already, for another cause that came first.
-            task.reclaimed = True
+            task.reclaimed, task.detail = True, fact.why
             task.notice, task.stop_grace_s = (fact.cause, now + grace_s), grace_s
             acts.append(Stop(key, grace_s, fact.cause))
 

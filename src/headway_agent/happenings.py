@@ -229,6 +229,7 @@ class NoticeHeard:
 
     cause: str
     seconds_left: float
+    why: str = ""  # What its platform says, for people.
 
 
 @dataclass(frozen=True)

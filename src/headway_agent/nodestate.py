@@ -117,4 +117,5 @@ class State:
     say_again_s: float = 0.0
     notice: tuple[str, float] | None = None  # This machine will go: why, and when.
     notice_due: bool = False
+    notice_why: str = ""
     storage: str | None = None  # The mark of the server's storage place; None before it has told it. See moving.py.

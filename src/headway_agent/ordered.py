@@ -24,6 +24,10 @@ LOOK_S = 0.2
 AGAIN_S_MAX = 30.0
 LIMIT_SLACK_S = 90.0  # Platforms count their limits in minutes.
 RESERVE_S = 2.0
+LIMIT = "the time limit of its Slurm job was reached"
+EVICTED = "Slurm made room for another job"
+WARNED = "Slurm warned that its job would end: at its time limit, or to make room for another"
+ENDED = "Slurm ended its job: it was cancelled, made room for another, or its machine was taken out of service"
 HEARD = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
@@ -44,7 +48,8 @@ class Node:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with open(self.node_dir.file("ordered.pid"), "w") as file:
             file.write(str(os.getpid()))
-        self._write_notice(float(self.said.get("grace_s", 30.0)))  # The agent hears the platform's SIGTERM by itself.
+        # The agent hears the platform's SIGTERM by itself.
+        self._write_notice(float(self.said.get("grace_s", 30.0)), ENDED)
         while not self._over():
             if not self.agent and time.monotonic() >= self.start_at_s:
                 self._start()
@@ -67,32 +72,32 @@ class Node:
         if number == signal.SIGCHLD:
             return self._reap(now)
         if number == signal.SIGUSR1:
-            self._notice(self._left_s(now), now)
+            self._notice(*self._left_s(now), now)
         else:
-            self._notice(float(self.said.get("grace_s", 30.0)), now)
+            self._notice(float(self.said.get("grace_s", 30.0)), ENDED, now)
         return False
 
-    def _left_s(self, now: float) -> float:
+    def _left_s(self, now: float) -> tuple[float, str]:
         """How long is left after the platform's warning: until its limit, or what it leaves those whom it evicts."""
         life_s, notice_s = self.said.get("life_s"), float(self.said.get("notice_s", 120.0))
         left_s = float(life_s) - (now - self.began_s) if life_s else None
         if left_s is not None and left_s <= notice_s + LIMIT_SLACK_S:
-            return max(1.0, left_s)
-        return float(self.said.get("grace_s", 30.0)) if life_s else notice_s
+            return max(1.0, left_s), LIMIT
+        return (float(self.said.get("grace_s", 30.0)), EVICTED) if life_s else (notice_s, WARNED)
 
-    def _notice(self, left_s: float, now: float) -> None:
+    def _notice(self, left_s: float, why: str, now: float) -> None:
         left_s = max(1.0, left_s - RESERVE_S)
         if self.leave_by_s is not None and self.leave_by_s <= now + left_s:
             return  # Known already.
         self.leave_by_s = now + left_s
         if self.agent and self._tasks():
-            self._write_notice(left_s)
+            self._write_notice(left_s, why)
             os.kill(self.agent, signal.SIGUSR1)
 
-    def _write_notice(self, left_s: float) -> None:
+    def _write_notice(self, left_s: float, why: str) -> None:
         fresh = self.node_dir.file("notice.json.new")
         with open(fresh, "w") as file:
-            json.dump({"seconds_left": left_s}, file)
+            json.dump({"seconds_left": left_s, "why": why}, file)
         os.replace(fresh, self.node_dir.file("notice.json"))
 
     def _over(self) -> bool:

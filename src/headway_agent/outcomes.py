@@ -105,9 +105,9 @@ def _was_killed(each: Exit) -> bool:
     return each.exit_code is None or each.exit_code == SHELL_SIGKILL
 
 
-def reclaimed(outcome: dict[str, Any]) -> dict[str, Any]:
+def reclaimed(outcome: dict[str, Any], why: str = "") -> dict[str, Any]:
     """What a task does after its machine's notice is the echo of that notice, however its ranks ended."""
-    return dict(outcome, cause="reclaimed", detail="its machine was about to go")
+    return dict(outcome, cause="reclaimed", detail=why or "its machine was about to go")
 
 
 def never_began() -> dict[str, Any]:

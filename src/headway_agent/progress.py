@@ -255,6 +255,8 @@ def add_to(body: dict[str, Any], state: State, now: float) -> Told:
             body[word] = list(said)
     if state.notice is not None and (state.notice_due or body["full"]):
         body["notice"] = {"cause": state.notice[0], "seconds_left": max(0.0, round(state.notice[1] - now, 1))}
+        if state.notice_why:
+            body["notice"]["why"] = state.notice_why
         told.notice = True
     state.notice_due = False
     return told

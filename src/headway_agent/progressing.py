@@ -309,6 +309,15 @@ def machine_notice_s(node_path: str) -> float:
         return NOTICE_S
 
 
+def machine_why(node_path: str) -> str:
+    """Why this machine goes, where somebody wrote it down."""
+    try:
+        with open(os.path.join(node_path, NOTICE)) as file:
+            return str(json.load(file).get("why") or "")
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
 def machine_goes(node_path: str, boot_id: str) -> float:
     """How soon this machine goes, written down for an agent that comes after us."""
     left_s = machine_notice_s(node_path)

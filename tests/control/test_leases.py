@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from headway.control.commands import Why
 from headway.control.from_file import Given, set_up
 from headway.control.setting_up import SetPool
 from headway.core.errors import BadInput, Unavailable
 from headway.core.model import Job, Pool, State
+from headway.core.units import show_duration
 from headway.store.memory import MemoryStore
 from headway.store.protocol import Batch, Setup, Store
 from tests.control.leading import Leader
@@ -131,3 +133,28 @@ def test_a_longer_lease_that_could_not_be_saved_is_not_granted() -> None:
     with pytest.raises(Unavailable):
         lease(leader, 200.0)
     assert granted(leader, 2) == 60.0
+
+
+def test_why_says_that_a_node_is_silent_since_when_and_what_follows() -> None:
+    leader = a_leader_with_a_running_job(a_store())
+    granted(leader, 9)
+    why = lambda: leader.do(Why("j1")).result()["sentence"]  # noqa: E731
+    assert why() == "runs: attempt 1 on n1"
+    wait(leader, 40)
+    said = why()
+    assert said.startswith("runs: attempt 1 on n1; but nothing was heard of n1 for 40 s: its task may well go on there")
+    left_s = leader.cycle.book.silent["n1"][1] - leader.now
+    assert f"if that lasts {show_duration(left_s)} more, the task is given up and tried again elsewhere" in said
+    wait(leader, int(left_s) - 1)
+    assert job_in(leader.cycle.store).state is State.RUNNING
+    wait(leader, 3)
+    assert job_in(leader.cycle.store).state is not State.RUNNING
+    assert "silent" not in why()
+
+
+def test_why_says_nothing_of_it_once_the_node_is_heard_again() -> None:
+    leader = a_leader_with_a_running_job(a_store())
+    granted(leader, 9)
+    wait(leader, 40)
+    granted(leader, 10)
+    assert leader.do(Why("j1")).result()["sentence"] == "runs: attempt 1 on n1"

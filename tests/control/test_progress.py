@@ -12,6 +12,7 @@ from headway.control.progress import SAVE_STEPS_S
 from headway.control.repeating import Pin, Preempt
 from headway.control.views import detail
 from headway.core.errors import BadInput, Conflict, HeadwayError, NotFound
+from headway.core.explain import explain_state
 from headway.core.model import Cause, Job, State
 from headway.core.spec import read_spec
 from headway.core.sync_request import read_sync
@@ -431,3 +432,11 @@ def test_what_is_told_of_another_storage_is_not_taken_and_told_where_storage_is(
     assert said["safe"] == {task: {"0/out": 4}}
     assert said["checkpoints_safe"] == {task: [1]}
     assert played.job(job).state is State.SUCCEEDED
+
+
+def test_what_a_platform_says_of_a_machines_end_is_what_people_read() -> None:
+    played = Played("n1")
+    job = played.start(retries=0)
+    played.say(notice={"cause": "reclaimed", "seconds_left": 50, "why": "the time limit of its Slurm job was reached"})
+    said = explain_state(played.job(job), None, played.leader.now)
+    assert "lost its machine, which was taken back: the time limit of its Slurm job was reached (n1)" in said

@@ -61,6 +61,7 @@ class Book:
     arrays: dict[str, dict[JobId, None]] = field(default_factory=dict)  # Unfinished elements, by array.
     house: House = field(default_factory=House)
     shut: dict[NodeId, str] = field(default_factory=dict)  # Nodes that are closed for a reason of their own: silent, …
+    silent: dict[NodeId, tuple[float, float]] = field(default_factory=dict)  # Since when, and when it is given up.
     ordering: Any = None  # What is remembered of ordered pools; see ordering.py.
     doors: Doors = field(default_factory=Doors)  # Visitors whom their node has not met yet.
     foresight: Foresight = field(default_factory=Foresight)
@@ -96,6 +97,7 @@ class Book:
         self.saw_node(node, node.id not in self.shut, self.shut.get(node.id, ""))
 
     def lost_node(self, node: NodeId) -> None:
+        self.silent.pop(node, None)
         self.nodes.pop(node, None)
         self.shut.pop(node, None)
         self.view.lost_node(node)

@@ -146,6 +146,8 @@ class Why:
         evidence = asdict(waiting) if waiting else {}
         sentence = explain.explain_state(job, waiting, desk.now, desk.book.trail.saved(job.id))
         _, preparing = desk.book.trail.preparing.get(job.id, (0.0, ""))
+        for node in sorted({task.node for task in job.alive} & desk.book.silent.keys()):
+            sentence += "; " + explain.explain_silence(node, *desk.book.silent[node], desk.now)
         return {
             "job": job.id,
             "state": job.state.value,

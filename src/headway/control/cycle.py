@@ -274,7 +274,7 @@ class Cycle:
     def _read_again_if_doubtful(self, now: float) -> None:
         """After a failed commit nobody knows for sure what was written (the answer may have been lost): read it."""
         if self.doubtful:
-            trail, ordering = self.book.trail, self.book.ordering
+            trail, ordering, silent = self.book.trail, self.book.ordering, self.book.silent
             try:
                 self.book = self._read_book(self.book.view, now)
             except HeadwayError as error:
@@ -283,7 +283,7 @@ class Cycle:
             self.doubtful = False
             self.plan_due = True
             self.book.trail.take_over(trail, self.book.jobs)
-            self.book.ordering = ordering
+            self.book.ordering, self.book.silent = ordering, silent
             for session in self.sessions.values():
                 if session.closed and session.node in self.book.nodes:
                     self.book.saw_node(self.book.nodes[session.node], False, session.closed)
@@ -311,6 +311,7 @@ class Cycle:
         session.digests_marks(request.marks)
         if session.silent:
             session.silent = False
+            self.book.silent.pop(session.node, None)
             self._reopen(session.node)
         if (request.leader_epoch or 0) > self.epoch and session.met_later != request.leader_epoch:
             session.met_later = request.leader_epoch
@@ -492,7 +493,7 @@ class Cycle:
         if self.new_id is not None and self.book.house.schedules:
             due.extend(Fire(name, self.new_id) for name in self.alarm.due(self.book.house.schedules, now))
         due.extend(self._progress(now, mono))
-        due.extend(self._leases(mono))
+        due.extend(self._leases(now, mono))
         due.extend(self._leases_over(mono))
         return due
 
@@ -534,7 +535,7 @@ class Cycle:
             return (attempt.started_at or attempt.placed_at) + job.spec.wall_s_max
         return float("inf")
 
-    def _leases(self, mono: float) -> list[Command]:
+    def _leases(self, now: float, mono: float) -> list[Command]:
         due: list[Command] = []
         for node, known in list(self.book.nodes.items()):
             session = self.session(node, mono)
@@ -547,6 +548,7 @@ class Cycle:
                 due.append(GiveUp(node, said, silent_s))
             elif silent_s > self.settings.silent_after_s and not session.silent and not session.parked:
                 session.silent = True
+                self.book.silent[node] = (now - silent_s, now + over_at + self.settings.lease_margin_s - mono)
                 self.book.saw_node(known, False, "silent")
                 due.append(Say(Event("NodeSilent", 0.0, data={"node": node, "silent_s": round(silent_s, 1)})))
         return due

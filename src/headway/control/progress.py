@@ -245,7 +245,7 @@ def _dump(desk: Desk, session: Session, told: StackDump) -> None:
 def hear_notice(desk: Desk, session: Session, notice: Notice) -> None:
     """The machine will go: nothing more is placed there, and what runs there saves itself while it can."""
     left_s = min(max(0.0, notice.seconds_left), 7 * 86400.0)
-    said = notice.cause
+    said = notice.why or notice.cause
     known = desk.book.nodes.get(session.node)
     if session.closed_because == "" and known is not None:
         session.closed_because = "will be reclaimed"
@@ -253,6 +253,8 @@ def hear_notice(desk: Desk, session: Session, notice: Notice) -> None:
         data = {"node": session.node, "cause": said, "seconds_left": round(left_s, 1)}
         desk.say(Event("NoticeGiven", desk.now, data=data))
     detail = f"{session.node} goes in {left_s:.0f} s" + (f" ({said})" if said else "")
+    if notice.why:
+        detail = f"{notice.why} ({session.node})"
     for job in desk.book.jobs_on(session.node):
         desk.touched.add(job.id)
         if job.state is State.RUNNING:

@@ -124,7 +124,7 @@ TABLE: dict[Cause, Row] = {
     ),
     Cause.REQUEUE_ASKED: Row(Whose.CAPACITY, Again.AT_ONCE, "asked to be queued again (exit code 99)"),
     Cause.PREEMPTED: Row(Whose.CAPACITY, Again.AT_ONCE, "made room for another job"),
-    Cause.RECLAIMED: Row(Whose.CAPACITY, Again.AT_ONCE, "lost its machine to the cloud's reclaim"),
+    Cause.RECLAIMED: Row(Whose.CAPACITY, Again.AT_ONCE, "lost its machine, which was taken back"),
     Cause.NODE_LOST: Row(Whose.PLATFORM, Again.AT_ONCE, "lost its node"),
     Cause.NEVER_STARTED: Row(Whose.PLATFORM, Again.AT_ONCE, "was not taken up by its node in time"),
     Cause.UNREACHABLE: Row(

@@ -211,6 +211,15 @@ def _saves(job: Job, saved: str) -> str:
     return f"{before}saving its files on {nodes}" + (f": {saved}" if saved else "")
 
 
+def explain_silence(node: str, since: float, given_up_at: float, now: float) -> str:
+    """What it means for a job that a node on which it runs is not heard."""
+    silent, left = show_duration(max(0.0, now - since)), show_duration(max(0.0, given_up_at - now))
+    return (
+        f"but nothing was heard of {node} for {silent}: its task may well go on there, and nobody can see it; "
+        f"if that lasts {left} more, the task is given up and tried again elsewhere"
+    )
+
+
 def signal_name(number: int) -> str:
     return SIGNALS.get(number, f"signal {number}")
 

@@ -180,6 +180,7 @@ class Notice:
 
     cause: str = said(Shown(100), "")
     seconds_left: float = said(Number(-SECONDS_MAX, SECONDS_MAX), 0.0)
+    why: str = said(Shown(200), "")  # What its platform says, for people.
 
 
 @dataclass(frozen=True)
