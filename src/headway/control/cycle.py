@@ -313,13 +313,7 @@ class Cycle:
             session.silent = False
             self.book.silent.pop(session.node, None)
             self._reopen(session.node)
-        if (request.leader_epoch or 0) > self.epoch and session.met_later != request.leader_epoch:
-            session.met_later = request.leader_epoch
-            log.warning(
-                "a node has heard a later leader than this server: is this database a restored one, or a copy? "
-                "The node takes it for the right one once no later leader has answered it for some seconds",
-                node=session.node, its_leader=request.leader_epoch, epoch=self.epoch,
-            )  # fmt: skip
+        session.meets(request.leader_epoch or 0, self.epoch)
         here = is_here(request.storage or "", self.storage.get("mark", ""))
         return Sync(request, session, current=request.leader_epoch == self.epoch, here=here)
 

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
+
 from headway.control.book import Book
 from headway.control.claims import claim_body
 from headway.control.trail import Trail
 from headway.core.lifecycle import ON_NODE
 from headway.core.model import Job, NodeId, State, Task
 
+log = structlog.get_logger()
 Reply = dict[str, Any]
 
 
@@ -35,7 +38,7 @@ class Session:
     boot_id: str = ""
     agent_epoch: int = 0
     seq: int = 0  # Of the newest call of this agent that was heard.
-    met_later: int | None = None  # A later leader than this one that it has heard, and that the log tells of.
+    met_later: int = 0  # A later leader than this one that it has heard, and that the log tells of.
     heard_at: float = 0.0
     leased_until: float = 0.0  # The end of the longest lease that it may hold: a shorter one may not have reached it.
     silent: bool = False
@@ -72,6 +75,16 @@ class Session:
     def forget_reports(self) -> None:
         self.reported.clear()
         self.reported_digest = 0
+
+    def meets(self, leader: int, epoch: int) -> None:
+        """It has heard this leader before it calls one of this epoch. What should not be is written down, once."""
+        if leader > epoch and leader != self.met_later:
+            self.met_later = leader
+            log.warning(
+                "a node has heard a later leader than this server: is this database a restored one, or a copy? "
+                "The node takes it for the right one once no later leader has answered it for some seconds",
+                node=self.node, its_leader=leader, epoch=epoch,
+            )  # fmt: skip
 
     def digests_marks(self, marks: bool) -> None:
         """What the agent says of itself: an older one digests the words alone."""
