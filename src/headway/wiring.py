@@ -393,7 +393,7 @@ def engine_maker(server: Server) -> Callable[[Pool], Any]:
     def engine_for(pool: Pool) -> Any:
         advertised = ",".join(server.addresses()) if several else server.me.address
         if pool.engine == "slurm":
-            return SlurmEngine(pool, house, advertised, signer.token_for, settings)
+            return SlurmEngine(pool, house, advertised, signer.code_for, settings)
         if pool.engine == "ssh":
             return SshEngine(server.home, pool, agent, settings, advertised, house, signer.token_for, server.url)
         if pool.options.get("at", here) != here:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headway.core.orders import NodeOrder
 from headway.core.tokens import Signer
 from tests.api.serving import Answer, Serving
 
@@ -156,3 +157,28 @@ def test_when_an_address_was_given_cannot_be_changed(server: Serving) -> None:
     stamp = given.partition("&given=")[2].partition("&")[0]
     assert put(server, given.replace(stamp, str(int(stamp) + 10**7)), b"x") == 403
     assert put(server, given.replace(f"&given={stamp}", ""), b"x") == 403
+
+
+def enrol(server: Serving, code: str) -> Answer:
+    return server.ask("POST", "/agent/token", b"", {"Authorization": f"Bearer {code}"})
+
+
+def test_an_ordered_node_is_given_its_token_until_it_has_called(
+    server: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Slurm keeps of an order is a code that opens nothing else, and nothing at all once the node is there."""
+    code, house = server.services.signer.code_for("lab-ab12-0"), server.services.control.cycle.book.house
+    monkeypatch.setattr(house, "orders", {})
+    assert enrol(server, code).status == 403, "no such order, or it is over"
+    order = NodeOrder("lab-ab12", "lab", 1, 0.0)
+    monkeypatch.setattr(house, "orders", {"lab-ab12": order})
+    token = enrol(server, code).json["token"]
+    assert token == server.services.signer.token_for("lab-ab12-0")
+    assert enrol(server, code).json["token"] == token, "the answer was lost"
+    for method, path in (("POST", "/agent/sync"), ("GET", "/agent.pyz"), ("GET", "/api/v1/jobs")):
+        assert server.ask(method, path, b"", {"Authorization": f"Bearer {code}"}).status == 401
+    assert call(server, "n1", "POST", "/agent/token").status == 403
+    body = a_sync("lab-ab12-0", full=True, facts={"cpus": 1, "memory_bytes": 2**30})
+    assert server.ask("POST", "/agent/sync", body, {"Authorization": f"Bearer {token}"}).status == 200
+    refused = enrol(server, code)
+    assert (refused.status, "has not called yet" in refused.json["detail"]) == (403, True)

@@ -77,6 +77,12 @@ def test_a_node_trusts_the_certificates_that_the_server_names(tmp_path: Path) ->
         program.writestr("__main__.py", "import sys; print(open(sys.argv[-1] + '/ca.pem').read())")
 
     class Hands(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            code = self.headers["Authorization"] == "Bearer code-lab-ab12-0"
+            self.send_response(200 if code and self.path == "/agent/token" else 401)
+            self.end_headers()
+            self.wfile.write(b'{"token": "secret-lab-ab12-0"}')
+
         def do_GET(self) -> None:
             self.send_response(200 if self.headers["Authorization"] == "Bearer secret-lab-ab12-0" else 401)
             self.end_headers()
@@ -96,7 +102,7 @@ def test_a_node_trusts_the_certificates_that_the_server_names(tmp_path: Path) ->
             url = f"https://127.0.0.1:{server.server_port}"
             engine = SlurmEngine(POOL, "k7m2", url, lambda node: f"secret-{node}", Settings(ca_file=ca), {})
             said = engine.render(ORDER).text["said"]
-            said |= {"tokens": {"lab-ab12-0": "secret-lab-ab12-0"}, "node_dir": str(tmp_path), "dead_man_s": 0}
+            said |= {"codes": {"lab-ab12-0": "code-lab-ab12-0"}, "node_dir": str(tmp_path), "dead_man_s": 0}
             done = subprocess.run(
                 [sys.executable, "-I", "-S", "-c", BEGIN],
                 input=json.dumps(said),
@@ -107,6 +113,8 @@ def test_a_node_trusts_the_certificates_that_the_server_names(tmp_path: Path) ->
             )
             if ca:
                 assert done.stdout.strip() == ours.ca.read_text().strip(), done.stderr
+                (token,) = tmp_path.glob("headway-*/lab-ab12-0/token")
+                assert (token.read_text(), token.stat().st_mode & 0o777) == ("secret-lab-ab12-0", 0o600)
             else:
                 assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
     finally:

@@ -37,8 +37,8 @@ class TestSlurmEngine(OrderedEngineConformance):
         return self.an_engine(place, partition="shut")
 
     def take_away(self, place: Path, order: Order) -> None:
-        tokens = [f"headway-*/{node}/token" for node in order.nodes]
-        wait_until(lambda: all(list(place.glob(token)) for token in tokens), what="the nodes' own files")
+        files = [f"headway-*/{node}/ordered.json" for node in order.nodes]
+        wait_until(lambda: all(list(place.glob(file)) for file in files), what="the nodes' own files")
         self.lab.do("scancel", "-n", job_name(place.name, order.id))
 
     def left_over(self, place: Path) -> list[str]:

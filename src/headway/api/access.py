@@ -26,7 +26,7 @@ from headway.control.auditing import Recording, recording
 from headway.core.actor import HOUSE, NEEDED_ROLE, Actor, Right
 from headway.core.errors import HeadwayError, NotAllowed
 from headway.core.model import Job
-from headway.core.tokens import NODE
+from headway.core.tokens import NODE, SERVER
 
 OPEN_PATHS = frozenset(path for (_, path), right in RIGHTS.items() if right is Right.OPEN)
 REMEMBERED_MOST = 20_000
@@ -90,6 +90,9 @@ class Gate:
             if actor.kind == "agent" and not scope["path"].startswith(("/agent/", "/agent.pyz")):
                 await _not_for_agents(scope["path"])(scope, receive, send)
                 return
+            if actor.kind == "newcomer" and scope["path"] != "/agent/token":
+                await _refusal()(scope, receive, send)
+                return
             scope.setdefault("state", {})["actor"] = actor
             if actor is not BEARER:
                 note_known(scope)
@@ -114,7 +117,9 @@ class Gate:
         if bearer is None:
             return None
         kind, name = bearer
-        return Actor("agent", name, node=name) if kind == NODE else Actor("server", name, admin=True)
+        if kind == SERVER:
+            return Actor("server", name, admin=True)
+        return Actor("agent" if kind == NODE else "newcomer", name, node=name)
 
 
 def note_known(scope: Scope) -> None:

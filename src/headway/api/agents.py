@@ -17,7 +17,8 @@ from headway.api.reading import read_object
 from headway.api.services import Services, settled
 from headway.api.signing import METHODS
 from headway.api.transfer import SLICE_BYTES, ranged, received
-from headway.core.errors import BadInput, NotFound
+from headway.core.errors import BadInput, NotAllowed, NotFound
+from headway.core.orders import order_of
 from headway.core.sync_request import SCHEMA, read_sync
 from headway.storage.protocol import Storage, WrongContent, check_key
 
@@ -59,6 +60,19 @@ def _handing_out(router: APIRouter, services: Services, reach: Reach) -> None:
             raise BadInput("node: expected a name of at most 200 characters")
         reach.check_sync(actor_of(request), node)
         return said, Actor("agent", node, node=node)
+
+    @router.post("/agent/token", responses=ANY)
+    async def token(request: Request) -> Response:
+        """The token of a node that was ordered and has not called yet: what its order carried is good for nothing else.
+
+        A platform keeps what it was given (Slurm keeps the script). Once the node has called, or its order is over, it
+        opens nothing any more.
+        """
+        actor, book = actor_of(request), services.control.cycle.book
+        wanted = actor.kind == "newcomer" and actor.node not in book.nodes
+        if not wanted or order_of(actor.node) not in book.house.orders:
+            raise NotAllowed(f'"{actor.node or actor.name}" is no node that was ordered and has not called yet')
+        return JSONResponse({"token": services.signer.token_for(actor.node)})
 
     @router.post("/agent/urls", openapi_extra=body({"type": "object"}), responses=ANY)
     async def urls(request: Request) -> Response:

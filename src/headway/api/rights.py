@@ -112,6 +112,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("POST", "/api/v1/secrets/rotate"): SERVE,
     ("POST", "/agent/secrets"): AGENT,
     ("POST", "/agent/sync"): AGENT,
+    ("POST", "/agent/token"): AGENT,
     ("GET", "/agent.pyz"): AGENT,
     ("POST", "/agent/urls"): AGENT,
     ("POST", "/agent/join"): AGENT,

@@ -30,7 +30,10 @@ NEEDED_ROLE = {Right.VIEW: "viewer", Right.CHANGE: "member", Right.MANAGE: "admi
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Whoever makes a call: `house` (the private token of a home), `user`, `service`, `agent` or `server`."""
+    """Whoever makes a call: `house` (the private token of a home), `user`, `service`, `agent`, `newcomer` or `server`.
+
+    A newcomer is an ordered node that asks for its token.
+    """
 
     kind: str
     name: str
@@ -56,7 +59,7 @@ class Actor:
         """Whether this actor has a right, where it depends on one: in this project."""
         if right is Right.OPEN:
             return True
-        if self.kind == "agent":
+        if self.kind in ("agent", "newcomer"):
             return right is Right.AGENT
         if self.admin:
             return True

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 
-NODE, SERVER = "hwn", "hws"
+NODE, SERVER, NEWCOMER = "hwn", "hws", "hwe"
 KEY_BYTES = 32
 NAME_MAX = 200
 
@@ -26,6 +26,10 @@ class Signer:
         """The token of a node's agent. The same at every server, at any time."""
         return self._signed(NODE, node)
 
+    def code_for(self, node: str) -> str:
+        """For this an ordered node is given its token, once. It may stand where a platform keeps it: api/agents.py."""
+        return self._signed(NEWCOMER, node)
+
     def server_token(self, server: str) -> str:
         """What a server shows to another one of the same store when it passes a call on."""
         return self._signed(SERVER, server)
@@ -33,7 +37,7 @@ class Signer:
     def bearer(self, token: str) -> tuple[str, str] | None:
         """The kind and the name that a token was signed for, or None if it was not signed here."""
         kind, _, rest = token.partition("_")
-        if kind not in (NODE, SERVER) or len(token) > 2 * NAME_MAX + 100:
+        if kind not in (NODE, SERVER, NEWCOMER) or len(token) > 2 * NAME_MAX + 100:
             return None
         try:
             name = base64.urlsafe_b64decode(rest.partition(".")[0] + "==").decode()

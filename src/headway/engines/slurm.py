@@ -119,14 +119,14 @@ class SlurmEngine:
         pool: Pool,
         house: str,
         urls: str,
-        token_for: Callable[[NodeId], str],
+        code_for: Callable[[NodeId], str],
         settings: Settings,
         env: Mapping[str, str] = os.environ,
     ) -> None:
         self._pool = pool
         self._house = house
         self._urls = urls
-        self._token_for = token_for
+        self._code_for = code_for  # For such a code a node is given its token.
         self._settings = settings
         self._ca = Path(settings.ca_file).read_text() if settings.ca_file else ""
         self._given = {"python": "python3", **dict(pool.options), **_durations(pool)}
@@ -155,8 +155,8 @@ class SlurmEngine:
             "ship_every_s": self._settings.log_flush_every_s,
             "ship_follow_every_s": self._settings.log_follow_every_s,
             **{name: self._given[name] for name in ("life_s", "notice_s", "grace_s")},
-            # A dry run shows the text; the tokens are put in when it is sent.
-            "tokens": dict.fromkeys(self._names(order), "(left out)"),
+            # A dry run shows the text; the codes are put in when it is sent.
+            "codes": dict.fromkeys(self._names(order), "(left out)"),
         }
         return Request(order, {"argv": words, "said": said, "script": script(order, self._pool, self._given, said)})
 
@@ -165,7 +165,7 @@ class SlurmEngine:
         if any(each.state not in CLAIMS for each in self._ours(order.id)):
             return
         said = dict(request.text["said"])
-        said["tokens"] = {name: self._token_for(name) for name in self._names(order)}
+        said["codes"] = {name: self._code_for(name) for name in self._names(order)}
         content = script(order, self._pool, self._given, said)
         done = self._run(request.text["argv"], content)
         if done.returncode != 0:

@@ -1,6 +1,7 @@
 """What Slurm is given for an order: the words for sbatch, the script, and the few lines that begin on each node.
 
-Pure: the same order gives the same text. Nothing secret stands on a command line; tokens go in by the step's input.
+Pure: the same order gives the same text. No token stands in it, for Slurm keeps it: each node is given its own by the
+server, once, for a code that is good for nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ BEGIN = """import json, os, shutil, signal, stat, sys, time, urllib.request
 said = json.load(sys.stdin)
 restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 node = "%s-%s" % (said["order"], os.environ["SLURM_NODEID"]) + ("-r%d" % restart if restart else "")
-if node not in said["tokens"]:
+if node not in said["codes"]:
     sys.exit("headway: %s was started too often" % node)
 base = os.path.join(said["node_dir"] or "/tmp", "headway-%d" % os.getuid())
 place = os.path.join(base, node)
@@ -36,9 +37,8 @@ os.makedirs(place, 0o700, exist_ok=True)
 def put(name, content):
     with open(os.open(os.path.join(place, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
-token = said.pop("tokens")[node]
+code = said.pop("codes")[node]
 said["node"] = node
-put("token", token.encode())
 handlers = [urllib.request.ProxyHandler({})]
 if said.get("ca"):
     import ssl
@@ -53,6 +53,9 @@ opener = urllib.request.build_opener(*handlers)
 while True:
     for url in said["urls"].split(","):
         try:
+            asked = urllib.request.Request(url + "/agent/token", b"", {"Authorization": "Bearer " + code})
+            token = json.load(opener.open(asked, timeout=60))["token"]
+            put("token", token.encode())
             asked = urllib.request.Request(url + "/agent.pyz", headers={"Authorization": "Bearer " + token})
             put("agent.pyz", opener.open(asked, timeout=60).read())
             os.execv(sys.executable, [sys.executable, "-I", "-S", place + "/agent.pyz", "ordered", "--node-dir", place])
