@@ -492,6 +492,7 @@ class Agent:
     def _fetched(self, result: Any) -> None:
         if isinstance(result, str):
             self.log.say("agent upgraded", program=result)
+            self.home.hand_on_token()
             upgrading.become(result)
         self.log.say("upgrade failed", detail=str(result))
 

@@ -17,6 +17,7 @@ import time
 
 from headway_agent import facts, releasing, trust
 from headway_agent.nodedir import NodeDir, write_durably
+from headway_agent.upgrading import sha256_of
 from headway_agent.wire import open_socket
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 MARK = "headway-answer: "
 SOCKET = "home.sock"
+TOKEN_MARK = "token.mark"  # The hash of the token that was handed over.
 UP_WITHIN_S = 40.0
 PROBE_S_MAX = 3.0
 LOOK_EVERY_S = 0.01
@@ -110,7 +112,7 @@ def start(asked: Asked) -> Answer:
         if node_dir.read_pid("agent.pid"):
             return {"agent": node_dir.read_pid("agent.pid")}
         node_dir.make()
-        _tell(node_dir, asked)
+        _tell(node_dir, asked, anew=True)
         write_durably(node_dir.file("boot.id"), facts.boot_id().encode())
         argv = [sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]), "agent", "--node-dir", node_dir.path]
         argv += ["--server-file", node_dir.file("server.json"), "--token-file", node_dir.file("token")]
@@ -207,8 +209,11 @@ def _probe_one(url: str, via: str) -> Answer:
     return {"answers": True, "ms": ms}
 
 
-def _tell(node_dir: NodeDir, asked: Asked) -> str:
-    """Put down where the server is and what to show it; the agent reads both again. Answers the socket to it."""
+def _tell(node_dir: NodeDir, asked: Asked, anew: bool = False) -> str:
+    """Put down where the server is and what to show it; the agent reads both again. Answers the socket to it.
+
+    An agent takes its token away, so that ranks do not find it: it is put down for a new agent, and when it is another.
+    """
     path = node_dir.file("server.json")
     try:
         with open(path) as file:
@@ -222,8 +227,10 @@ def _tell(node_dir: NodeDir, asked: Asked) -> str:
     if asked.get("ca") and _read(node_dir.file("ca.pem")) != asked["ca"]:
         write_durably(node_dir.file("ca.pem"), asked["ca"].encode())
     trust.adopt(node_dir.file("ca.pem"))
-    if asked.get("token") and _read(node_dir.file("token")) != asked["token"]:
+    mark = sha256_of(str(asked.get("token") or "").encode())
+    if asked.get("token") and (anew or _read(node_dir.file(TOKEN_MARK)) != mark):
         write_durably(node_dir.file("token"), asked["token"].encode())
+        write_durably(node_dir.file(TOKEN_MARK), mark.encode())
     return str(via)
 
 

@@ -42,6 +42,8 @@ class Node:
         self.start_at_s = 0.0
         self.again_s = 0.5
         self.leave_by_s: float | None = None
+        # Kept here, and put down only for an agent that starts: the ranks run as the same user.
+        self.token = _taken(node_dir.file("token"))
 
     def run(self) -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
@@ -63,6 +65,9 @@ class Node:
         return 0
 
     def _start(self) -> None:
+        if self.token:
+            with os.fdopen(os.open(self.node_dir.file("token"), os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+                file.write(self.token)
         defaults = [each for each in signal.valid_signals() if each not in (signal.SIGKILL, signal.SIGSTOP)]
         self.agent = os.posix_spawn(self.argv[0], self.argv, self.env, setpgroup=0, setsigmask=[], setsigdef=defaults)
 
@@ -123,6 +128,16 @@ class Node:
                 self.again_s = min(AGAIN_S_MAX, self.again_s * 2)
                 if os.WIFEXITED(status) and os.WEXITSTATUS(status) == LEFT:
                     return True
+
+
+def _taken(path: str) -> str:
+    try:
+        with open(path) as file:
+            token = file.read()
+        os.unlink(path)
+        return token
+    except OSError:
+        return ""
 
 
 def agent_argv(path: str, said: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:

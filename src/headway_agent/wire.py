@@ -35,6 +35,8 @@ class Home:
 
     def __init__(self, urls: str, server_file: str, token_file: str, told_file: str = "") -> None:
         self._server_file, self._token_file, self._told_file = server_file, token_file, told_file
+        # In a node's own directory it is handed over: the ranks there run as the same user, and could read it.
+        self._takes_token = bool(told_file) and os.path.dirname(token_file) == os.path.dirname(told_file)
         self._servers = Addresses(urls.split(","))
         self.via = ""
         self.token = ""
@@ -69,6 +71,8 @@ class Home:
         self._servers.urls += [url for url in told if url and url not in self._servers.urls]
 
     def url(self) -> str:
+        if self._takes_token:
+            self.read_token()  # Somebody may have handed over another one; no file of it stays.
         if self._server_file:
             try:
                 with open(self._server_file) as file:
@@ -90,11 +94,21 @@ class Home:
         self._servers.pointed_to("" if self.via else leader)
 
     def read_token(self) -> None:
+        """Read the token, and leave no file with it where ranks could find one."""
         try:
             with open(self._token_file) as file:
-                self.token = file.read().strip()
+                self.token = file.read().strip() or self.token
+            if self._takes_token:
+                os.unlink(self._token_file)
         except OSError:
             pass  # Kept as it was; a wrong one is answered with 401 and read again.
+
+    def hand_on_token(self) -> None:
+        """Put the token back, for whoever goes on in our place at once."""
+        if self._takes_token and self.token:
+            handle = os.open(self._token_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "w") as file:
+                file.write(self.token)
 
 
 def open_socket(via: str, host: str, port: int, limit_s: float = CONNECT_S_MAX) -> Any:

@@ -218,7 +218,6 @@ class Node:
         self.path, self.server, self.program, self.storage = path, server, program, storage
         self.agent: subprocess.Popen[bytes] | None = None
         path.mkdir(mode=0o700, exist_ok=True)
-        (path / "token").write_text(TOKEN)
 
     def command(self, *more: str) -> list[str]:
         words = [sys.executable, "-I", "-S", str(self.program), "agent", "--node-dir", str(self.path), "--node", "n1"]
@@ -227,6 +226,7 @@ class Node:
         return [*words, "--ship-follow-every-s", "0.05", *more]
 
     def start(self, *more: str) -> None:
+        (self.path / "token").write_text(TOKEN)
         self.agent = subprocess.Popen(self.command(*more), env={**os.environ, "PATH": "/usr/bin:/bin"})
 
     def kill_agent(self) -> None:

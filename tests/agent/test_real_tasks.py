@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.home import Node, a_node, alive
+from tests.agent.home import TOKEN, Node, a_node, alive
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
@@ -188,3 +188,14 @@ def test_storage_that_fails_stops_nothing_and_is_said(node: Node, headway_home: 
     assert node.server.outcome(task)["cause"] is None
     assert node.server.output(task) == b"kept\n"
     wait_until(lambda: node.server.bodies[-1].get("troubles") in ([], None), every_s=0.01)
+
+
+def test_a_job_does_not_find_its_nodes_token(node: Node) -> None:
+    node.start()
+    sought = TOKEN.replace("en", "[e]n")  # So that the search does not find itself.
+    look = f'grep -rsl {sought} "$HEADWAY_NODE_DIR"; (env; tr "\\0" "\\n" < /proc/$PPID/environ) | grep -c {sought}'
+    task = node.server.give("job1/1/0", "sh", "-c", f"{look}; true")
+    assert node.server.outcome(task)["exit_code"] == 0
+    assert node.server.output(task) == b"0\n"
+    (node.path / "token").write_text(TOKEN)  # Handed over once more.
+    wait_until(lambda: not (node.path / "token").exists(), what="the agent to take it away")

@@ -95,8 +95,8 @@ class LocalEngine:
     def order(self, request: Request) -> None:
         for node, start in request.text["nodes"].items():
             with _saying(f"start the agent of {node}"), self._alone(node) as node_dir:
-                self._write_token(node_dir)
                 if not alive(node_dir / "agent.pid"):
+                    self._write_token(node_dir)
                     self._write_agent(node_dir)
                     _start(node, node_dir, start)
 
@@ -190,7 +190,7 @@ class LocalEngine:
         fresh.replace(path)
 
     def _write_token(self, node_dir: Path) -> None:
-        """Give a node the token that is good for it alone, readable by nobody else."""
+        """Hand a node the token that is good for it alone, readable by nobody else. Its agent takes the file away."""
         path, token = node_dir / "token", self._token_for(node_dir.name) + "\n"
         if path.is_file() and path.read_text() == token:
             return
