@@ -84,8 +84,8 @@ def brings(reply: Mapping[str, Any], followed: Collection[str]) -> bool:
     """Whether a reply says anything that its agent did not know. What is said in full or asked for again is no news."""
     if reply.get("full") or reply.get("resend"):
         return False
-    told = reply.get("duties") or reply.get("gone") or reply.get("visits") or reply.get("storage")
-    return bool(told) or set(reply.get("follow") or ()) != set(followed)
+    told = [reply.get(word) for word in ("duties", "gone", "visits", "storage", "saved")]
+    return any(told) or set(reply.get("follow") or ()) != set(followed)
 
 
 def outnumber(state: State, node_dir: NodeDir, newest: Any) -> bool:
