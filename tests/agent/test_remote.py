@@ -205,14 +205,14 @@ def test_an_address_that_ran_out_before_its_time_is_renewed(server: Serving, tmp
         again.join()
         job = again.submit()
         again.start(f"{job}/1/0")
-        keys = [f"jobs/{job}/1/parts/0-1.{number}" for number in range(3)]
+        keys = [f"jobs/{job}/1/parts/0-1.{number}" for number in range(4)]
         remote = a_remote(tmp_path, again.port, pause=lambda _: None)
         remote.put(keys[0], b"first")
         links = [remote.links.find("PUT", key) for key in keys]
         for link in links:
             link.until_s += 3600.0
-        wait_until(lambda: _refused(again, links[1]), what="the end of the address")
-        for key in keys[1:]:
+        wait_until(lambda: _refused(again, links[3]), what="the end of the address")
+        for key in keys[1:3]:
             remote.put(key, key.encode())
             assert again.storage.get(key) == key.encode()
             assert remote.links.find("PUT", key) not in links

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
@@ -16,7 +15,7 @@ from headway.api.reach import Reach
 from headway.api.reading import read_object
 from headway.api.services import Services, settled
 from headway.api.signing import METHODS
-from headway.api.transfer import SLICE_BYTES, ranged, received
+from headway.api.transfer import ranged, received, sha256_of
 from headway.core.errors import BadInput, NotAllowed, NotFound
 from headway.core.orders import order_of
 from headway.core.sync_request import SCHEMA, read_sync
@@ -118,6 +117,8 @@ def _objects(router: APIRouter, services: Services, reach: Reach) -> None:
             announced = request.headers.get("headway-sha256", draft.sha256)
             if announced != draft.sha256:
                 raise WrongContent(f'the bytes of "{key[:200]}" are not those that were announced', "send them again")
+            if "signature" in request.query_params:
+                await run_in_threadpool(reach.check_replaced, key, draft.sha256, draft.size)
             await run_in_threadpool(draft.put, storage, key)
         return Response(status_code=204)
 
@@ -139,17 +140,9 @@ def _join(storage: Storage, key: str, parts: list[str], size: object, sha256: st
         storage.join(key, parts, sha256)
     except NotFound:
         # Asked again because the answer was lost: then it is done already.
-        if storage.size(key) != size or _sha256(storage, key) != sha256:
+        if storage.size(key) != size or sha256_of(storage, key) != sha256:
             raise
     storage.delete(parts)
-
-
-def _sha256(storage: Storage, key: str) -> str:
-    digest, at = hashlib.sha256(), 0
-    while piece := storage.get(key, at, at + SLICE_BYTES):
-        digest.update(piece)
-        at += len(piece)
-    return digest.hexdigest()
 
 
 def _keys(said: dict[str, Any], name: str) -> list[str]:

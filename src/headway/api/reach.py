@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headway.api.services import Services
+from headway.api.transfer import sha256_of
 from headway.core.actor import Actor
-from headway.core.checkpoints import Checkpoint
 from headway.core.errors import NotAllowed
 from headway.core.model import Job, JobId
 from headway.core.sync_request import OutputRange
 from headway.storage.protocol import check_key
-from headway.store.protocol import Artifact
 
 READ_EVERY_S = 2.0
 
@@ -57,17 +56,27 @@ class Reach:
             return
         if not self._lives(job, number):
             raise NotAllowed(f'the address of "{key[:80]}" is no longer good', "its attempt has ended")
-        store, attempt = self._services.store, int(number)
-        kept: Iterable[Artifact | Checkpoint] = store.checkpoints(job) if folder in ("checkpoints", "parts") else ()
+        store, committed = self._services.store, False
         if folder == "output":
-            kept = [each for each in store.artifacts(job, attempt) if key in each.keys]
-        elif folder == "checkpoints":
-            kept = [each for each in kept if isinstance(each, Checkpoint) and each.key == key]
-        elif folder == "parts" and self._services.storage.size(key) is None:
-            return
-        if any(each.attempt == attempt and each.at > given_at for each in kept):
+            kept = [each for each in store.artifacts(job, int(number)) if key in each.keys]
+            committed = any(each.at > given_at for each in kept)
+        elif folder == "checkpoints":  # Each manifest has a name of its own: none is ever written anew.
+            committed = any(each.key == key for each in store.checkpoints(job))
+        if committed:
             hint = "it is committed; ask for a new one: /agent/urls"
             raise NotAllowed(f'the address of "{key[:80]}" is no longer good', hint)
+
+    def check_replaced(self, key: str, sha256: str, size: int) -> None:
+        """A part of a checkpoint may be sent again, but never be replaced: a manifest may name it by now.
+
+        Chunks of an artifact are: they are joined, and gone.
+        """
+        folder, name = [*key.split("/"), "", "", "", ""][3:5]
+        if folder != "parts" or name.startswith("output-"):
+            return
+        there = self._services.storage.size(key)
+        if there is not None and (there != size or sha256_of(self._services.storage, key) != sha256):
+            raise NotAllowed(f'"{key[:80]}" is there already, with another content', "a part is never replaced")
 
     def _lives(self, job: JobId, attempt: str) -> bool:
         if self._services.leading:

@@ -76,6 +76,14 @@ async def received(request: Request, storage: Storage, bytes_max: int) -> AsyncI
                 os.unlink(path)
 
 
+def sha256_of(storage: Storage, key: str) -> str:
+    digest, at = hashlib.sha256(), 0
+    while piece := storage.get(key, at, at + SLICE_BYTES):
+        digest.update(piece)
+        at += len(piece)
+    return digest.hexdigest()
+
+
 def _write(handle: int, digest: hashlib._Hash, data: bytes) -> None:
     digest.update(data)
     view = memoryview(data)
