@@ -204,10 +204,8 @@ class Cycle:
 
     def _unfinished(self, ask: Ask, error: Exception) -> None:
         what = type(ask.command).__name__
-        at = " < ".join(
-            f"{each.name}:{each.lineno}" for each in reversed(traceback.extract_tb(error.__traceback__)[-4:])
-        )
-        log.error("command not done", command=what, error=repr(getattr(error, "orig", error))[:300], at=at)
+        said, last = repr(getattr(error, "orig", error))[:300], traceback.extract_tb(error.__traceback__)[-1]
+        log.error("command not done", command=what, error=said, at=f"{last.name}:{last.lineno}")
         ask.failed(Unfinished(f"{what} met something unexpected ({type(error).__name__}); nothing of it was saved"))
 
     def _once_more(self, ask: Ask) -> bool:
