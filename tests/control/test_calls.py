@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import structlog
 
 from headway.control.commands import Submit
 from headway.control.performer import Saw
@@ -114,13 +113,3 @@ def test_a_look_from_before_the_node_came_back_ends_nothing() -> None:
     leader.sync(seq=1, full=True, leader_epoch=0, facts=FACTS, boot_id="after", agent_epoch=2)
     leader.do(Saw(Pool("local", "local", nodes_min=1), GONE, before)).result()
     assert leader.cycle.book.nodes["n1"].boot_id == "after"
-
-
-def test_a_node_that_has_heard_a_later_leader_is_told_of_in_the_log_once() -> None:
-    leader = a_leader_with_a_running_job()
-    with structlog.testing.capture_logs() as said:
-        for seq in (9, 10, 11):
-            assert reply_to(leader, seq=seq, leader_epoch=77)["leader_epoch"] == 0
-    (line,) = [each for each in said if "a later leader than this server" in each["event"]]
-    assert (line["node"], line["its_leader"], line["epoch"]) == ("n1", 77, 0)
-    assert "restored one, or a copy" in line["event"]

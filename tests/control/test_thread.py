@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 
 from headway.control.commands import Stop, Submit
 from headway.control.cycle import Cycle
@@ -121,3 +122,18 @@ def test_a_turn_without_placements_leaves_them_for_the_next() -> None:
     assert leader.cycle.book.jobs["j1"].state is State.QUEUED
     leader.cycle.turn([], leader.now, leader.now)
     assert leader.cycle.book.jobs["j1"].state is State.STARTING
+
+
+def test_a_node_that_has_heard_a_later_leader_is_told_of_in_the_log_once(control: ControlThread) -> None:
+    """By a leader that leads for certain: who was replaced and does not know it yet has met nothing strange."""
+    with structlog.testing.capture_logs() as said:
+        control._sure = lambda: False
+        with pytest.raises(Unavailable, match="may no longer lead"):
+            control.sync(read_sync({**ME, "leader_epoch": 77})).result(timeout=300)
+        assert not [each for each in said if "a later leader" in each["event"]]
+        control._sure = lambda: True
+        for _ in range(3):
+            control.sync(read_sync({**ME, "leader_epoch": 77})).result(timeout=300)
+    (line,) = [each for each in said if "a later leader than this server" in each["event"]]
+    assert (line["node"], line["its_leader"], line["epoch"]) == ("n1", 77, control.cycle.epoch)
+    assert "restored one, or a copy" in line["event"]

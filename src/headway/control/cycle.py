@@ -311,7 +311,6 @@ class Cycle:
             session.silent = False
             self.book.silent.pop(session.node, None)
             self._reopen(session.node)
-        session.meets(request.leader_epoch or 0, self.epoch)
         here = is_here(request.storage or "", self.storage.get("mark", ""))
         return Sync(request, session, current=request.leader_epoch == self.epoch, here=here)
 

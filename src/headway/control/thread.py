@@ -97,6 +97,7 @@ class ControlThread:
         def deliver(reply: Reply) -> None:
             # Whoever may have been replaced grants no lease: the new leader would count that node as silent.
             if self._sure():
+                sync.session.meets(sync.request.leader_epoch or 0, self.cycle.epoch)
                 future.set_result(reply)
             else:
                 future.set_exception(Unavailable("this server may no longer lead", "ask the others"))
