@@ -232,3 +232,43 @@ def test_a_write_that_breaks_leaves_the_old_one(job: Path) -> None:
     with pytest.raises(RuntimeError):
         files.save(folder, 2, ".pt", breaks)
     assert files.found(folder, ".pt") == ["step-000000001.pt"]
+
+
+def test_a_node_for_which_another_writes_tells_of_its_step_and_drops_what_was_restored(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    folder = files.directory()
+    (job / "checkpoints/step-000000005.pt").write_text("of the first node, put back when this one resumed")
+    for step in (10, 20, 30):
+        files.finish(folder, step, ".pt")
+    assert [(each["step"], each["path"]) for each in lines(job / "sdk/declared.jsonl")] == [
+        (step, f"step-{step:09d}.pt.rank-1") for step in (10, 20, 30)
+    ]
+    assert sorted(os.listdir(folder)) == ["step-000000020.pt.rank-1", "step-000000030.pt.rank-1"]
+    assert files.newest(folder, ".pt") is None
+
+
+def test_a_draft_that_an_earlier_try_left_is_not_a_part_of_the_next(job: Path) -> None:
+    folder = files.directory()
+    os.makedirs(files.draft(folder, 3, ".parts"))
+    Path(files.draft(folder, 3, ".parts"), "old").write_text("x")
+
+    def write(path: str) -> None:
+        os.makedirs(path)
+        Path(path, "new").write_text("x")
+
+    assert os.listdir(files.save(folder, 3, ".parts", write)) == ["new"]
+
+
+def test_the_signal_of_a_notice_can_be_taken_over_from_a_library(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_JOB_ID", "abc")
+    before, heard = signal.getsignal(signal.SIGTERM), []
+    try:
+        signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+        progress.listen_alone()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert progress.stop_requested()
+        assert not heard
+    finally:
+        signal.signal(signal.SIGTERM, before)
