@@ -24,6 +24,7 @@ QUIET_INSIDE_S = 2.0  # The same where a directory is filled: more may follow ea
 QUIET_UNUSUAL_S = 5.0  # The same where something is missing that came the time before.
 CONFIRM_S = 1.0  # A close may have come with the death of its writer: that is known by then.
 GAP_S = 0.05  # A pause within a round that is longer than this, and than twice the one before it, parts two rounds.
+RENAMED = "renamed"
 HELD_OPEN_S = 30.0  # What is written to for so long without a close is a log, or the like: no round waits for it.
 
 
@@ -241,7 +242,9 @@ def _is_suspect(rounds: Rounds, each: Closed) -> bool:
 def _quiet_s(rounds: Rounds) -> float:
     if any(shape_of(path) in rounds.usual for path in rounds.now):
         return QUIET_UNUSUAL_S
-    return QUIET_INSIDE_S if any("/" in inner(path) for path in rounds.now) else QUIET_S
+    # Each file that came by rename is whole by itself: what settles them (completeness.py) waits no longer either.
+    inside = any("/" in inner(path) and each.how != RENAMED for path, each in rounds.now.items())
+    return QUIET_INSIDE_S if inside else QUIET_S
 
 
 def _is_next(rounds: Rounds, path: str) -> bool:

@@ -343,6 +343,16 @@ def test_files_that_are_renamed_over_themselves_in_a_folder_are_of_each_save() -
     assert kept == [(30, 2), (45, 2), (60, 2), (75, 2)]
 
 
+def test_what_belongs_to_a_save_is_known_with_the_first_that_is_kept() -> None:
+    known = Knowledge()
+    tree = {"out/step=15.ckpt": sig(1), "out/last.ckpt": sig(2)}
+    for path in tree:
+        c.renamed(known, path)
+    assert look(known, tree, 10.0) is None
+    assert look(known, tree, 11.0) is not None
+    assert sum(known.rounds.usual.values()) == 2
+
+
 @pytest.mark.parametrize(("ahead", "kept_steps"), [(0, [10, 20, 30]), (1, [20, 30]), (10, [])])
 def test_files_that_always_differ_by_one_are_of_one_save(ahead: int, kept_steps: list[int]) -> None:
     """A model and what is saved beside it; where they differ by more, one of them is of another save."""
