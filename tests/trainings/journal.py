@@ -15,7 +15,7 @@ class Line:
     at: float
     attempt: int
     rank: int
-    what: str  # began, step, saving, saved, torn, done
+    what: str  # began, step, saving, saved, torn, done, left
     step: int = 0
     hash: str = ""
     pid: int = 0

@@ -4,6 +4,7 @@
 step takes. Without them it runs as fast as it can: so does the undisturbed training that results are compared with.
 """
 
+import atexit
 import hashlib
 import json
 import os
@@ -34,6 +35,7 @@ def note(what, step=0, state=None, **more):
 def began(step, state=None):
     """The training goes on after this step: with what it has loaded, or from nothing (step 0)."""
     note("began", step, state, node=os.environ.get("HEADWAY_NODE_DIR", ""))
+    atexit.register(note, "left")  # A library may take its time to end: that is lost too.
 
 
 def stepped(step, state):
