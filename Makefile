@@ -47,6 +47,7 @@ test: setup check
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail=10 $(PYTEST_ARGS) tests
 
 # Every habit and library with 20 notices and 20 losses each, where `make test` has a few; some hours.
+# HEADWAY_TEST_ENDS=3,5 has fewer; HEADWAY_TEST_FIGURES names a file for `python -m tests.trainings.table`.
 test-trainings: setup
 	@$(BIN)/python -m compileall -q src
 	HEADWAY_TEST_TRAININGS=full $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS) tests/trainings

@@ -17,10 +17,12 @@ from tests.trainings.habits import LIBRARIES, PLAIN, Habit
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/trainings.md"
 HEAD = """# Trainings that were ended again and again
 
-Written by `python -m tests.trainings.table FIGURES`; do not edit. Each row is a training as people write it, without a
-line of ours, that was ended at random moments: by a notice, by the kill of one rank or of all, by the loss of its
-machine with its disk. What it had done, saved and gone on from is known from a journal that the script keeps by itself
-(`tests/trainings`); nothing here is taken from what Headway says, but for the account, which is held against it.
+Written by `python -m tests.trainings.table FIGURES`, do not edit; FIGURES is the file that
+`HEADWAY_TEST_FIGURES=FIGURES make test-trainings` leaves. A whole run has 20 notices and 20 losses for each row;
+`HEADWAY_TEST_ENDS=3,5` has fewer. Each row is a training as people write it, without a line of ours, that was ended at
+random moments: by a notice, by the kill of one rank or of all, by the loss of its machine with its disk. What it had
+done, saved and gone on from is known from a journal that the script keeps by itself (`tests/trainings`); nothing here
+is taken from what Headway says, but for the account, which is held against it.
 
 - **ends**: notices and losses that were brought about.
 - **lost with notice**, **lost without**: steps done twice, median and most, where a save is made every so many steps.
@@ -44,7 +46,7 @@ def rows(lines: Iterable[Mapping[str, Any]], habits: Iterable[Habit]) -> list[li
 
 def _row(habit: Habit, lines: list[Mapping[str, Any]]) -> list[str]:
     def all_of(name: str) -> list[Any]:
-        return [each for line in lines for each in line[name]]
+        return [each for line in lines for each in line.get(name, ())]
 
     with_notice, without, account = all_of("lost_with_notice"), all_of("lost_without"), all_of("account")
     exact = sum(told == lost for told, lost in account)
@@ -57,7 +59,7 @@ def _row(habit: Habit, lines: list[Mapping[str, Any]]) -> list[str]:
         str(sum(1 for each in all_of("beyond") if each)),
         _share([line["identical"] for line in lines]),
         _share([line["own_steps"] for line in lines]),
-        f"{exact} of {len(account)}",
+        f"{exact} of {len(account)}" if account else "–",
     ]
 
 
