@@ -238,6 +238,7 @@ class Checkpointer:
         elif seen.what == MISSED:
             self._log.say("events were lost", task=charge.key)
             charge.unheard = True
+            self.watcher.watch(charge.key, "checkpoints", charge.checkpoints)  # With directories that are new.
             if charge.workdir is not None:
                 charge.workdir.scanned = False
 
@@ -391,7 +392,7 @@ class Checkpointer:
             if completeness.is_known(known, path, signature):
                 continue
             whole = charge.inspector.format(path) == WHOLE
-            if whole and (charge.end or not _has_writer(charge.file_of(path))):
+            if whole and (charge.end or not staged_files.is_written(charge.file_of(path))):
                 completeness.closed(known, path, Closed(signature, now, completeness.CLOSED, whole=True))
             elif charge.end:
                 completeness.left_open(known, path, now)
@@ -400,6 +401,8 @@ class Checkpointer:
         """Take a file that its job keeps open, where its format says that what is there is whole: it only grows."""
         file = charge.file_of(path)
         charge.look_by(boottime_s() + OPEN_EVERY_S)
+        if charge.inspector.format(path) != WHOLE:
+            return  # In the middle of a large file, mostly: a copy of that is of no use.
         try:
             fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
@@ -585,15 +588,3 @@ class Checkpointer:
         if charge.end and now - charge.left.said_s >= GETTING_ON_EVERY_S:
             charge.left.said_s = now
             self._tell(Salvaging(charge.key, min(charge.left.stored_bytes, charge.left.total), charge.left.total))
-
-
-def _has_writer(path: str) -> bool:
-    """Whether somebody has it open for writing; where nobody can tell, somebody may."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return True
-    try:
-        return staged_files.has_writer(fd) is not False
-    finally:
-        os.close(fd)

@@ -303,6 +303,10 @@ def _take_round(known: Knowledge, tree: Tree, now: float, end: str, inspector: I
     if found and not _of_one_step(known, found, inspector):
         known.due = before
     known.due = {path: each for path, each in known.due.items() if path in tree}
+    if any(not each.source and tree[path] != each.signature for path, each in known.due.items()):
+        # Written over before it was stored: it never will be, nor what was saved with it.
+        known.finished = {path: each for path, each in known.finished.items() if path not in known.due}
+        known.due, known.overtaken = {}, True
     for path, each in known.due.items():
         if path not in known.finished or known.finished[path][0] == each.signature:
             known.finished[path] = (each.signature, min(each.how, _how(known, path), key=STRENGTH.__getitem__))
@@ -365,6 +369,7 @@ def next_look_s(known: Knowledge) -> float | None:
     """
     at_s = rounds.next_s(known.rounds)
     times = [] if at_s is None or known.marker or known.declares else [at_s]
+    times += [since_s + HELD_OPEN_S for since_s in known.rounds.writing.values()]
     for entry, (files, since_s) in known.quiet.items():
         nested = all(f"{entry}/{file[0]}" in known.renamed_inside for file in files) and "" not in files
         if nested:
@@ -518,7 +523,9 @@ def _due(known: Knowledge, tree: Tree, declared_now: Iterable[str], inspector: I
     if not new:
         return None
     how = min((known.finished[path][1] for path in new), key=STRENGTH.__getitem__)
-    leading = [path for path in new if known.finished[path][1] == how]
+    # What settled by itself, or was not declared where others were, does not say how far the job is.
+    weakest = DECLARED if how == DECLARED else SETTLED if how == SETTLED else CLOSED
+    leading = [path for path in new if STRENGTH[known.finished[path][1]] <= STRENGTH[weakest]]
     seen = known.steps.seen_at(known.due[path].seen if path in known.due else _told_at(known, path) for path in leading)
     step, unit = own_steps.choose(known.steps, leading, known.finished, known.kept, inspector.step, seen)
     own_steps.learn(known.steps, step, seen)

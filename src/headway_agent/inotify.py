@@ -27,8 +27,10 @@ HEAD = struct.Struct("iIII")
 DIRECTORIES_MAX = 4096  # Of one task. What lies in more of them is found by looking.
 FILES_FOUND_MAX = 20_000  # In one that is new in a working directory: data may have been unpacked there.
 
-# FOUND: a file that lay in a new directory before it could be watched; perhaps its close was missed.
-MOVED, WRITTEN, CLOSED, APPEARED, FOUND, MISSED = "moved", "written", "closed", "appeared", "found", "missed"
+# MADE: a directory; to make one is not to write. FOUND: a file that lay in one before it could be watched; perhaps its
+# close was missed.
+MOVED, WRITTEN, CLOSED, APPEARED, MADE, FOUND = "moved", "written", "closed", "appeared", "made", "found"
+MISSED = "missed"
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,8 @@ class Watcher:
         elif mask & IN_CLOSE_WRITE:
             yield watched.seen(CLOSED, path)
         else:
-            yield watched.seen(APPEARED if mask & (IN_CREATE | IN_ISDIR) else WRITTEN, path)
+            made = MADE if mask & IN_ISDIR else APPEARED
+            yield watched.seen(made if mask & (IN_CREATE | IN_ISDIR) else WRITTEN, path)
         if mask & IN_ISDIR and mask & (IN_CREATE | IN_MOVED_TO) and watched.follows(path):
             below = replace(watched, path=path)
             self._add(below)

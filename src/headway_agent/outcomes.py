@@ -98,7 +98,8 @@ def how_ended(exits: Sequence[Exit], lost: bool, noticed: bool) -> str:
         return "abrupt" if first is not None and _was_killed(first) else "killed"
     if all(each.ok for each in exits):
         return "well"
-    return "notice" if noticed else "failed"
+    # Who was told to end, by whomever, and was not killed, ended when he was done.
+    return "notice" if noticed or all(each.ok or each.ours for each in exits) else "failed"
 
 
 def _was_killed(each: Exit) -> bool:

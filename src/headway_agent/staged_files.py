@@ -38,6 +38,18 @@ def has_writer(fd: int) -> bool | None:
     return False
 
 
+def is_written(path: str) -> bool:
+    """Whether somebody has it open for writing; where nobody can tell, somebody may."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return True
+    try:
+        return has_writer(fd) is not False
+    finally:
+        os.close(fd)
+
+
 def put_by(file: str, fd: int, into: str, how: str) -> str:
     """Make a link or a copy of an open file in a directory, and return its path. Raises OSError where it cannot."""
     os.makedirs(into, mode=0o700, exist_ok=True)

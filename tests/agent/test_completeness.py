@@ -385,3 +385,38 @@ def test_a_round_that_was_written_over_while_it_was_read_is_not_tried_again() ->
     assert not known.due
     assert known.overtaken
     assert c.look(known, {"a.pt": (6, 2, 1)}, 9.2) is None
+
+
+def test_a_round_that_was_written_over_before_it_was_stored_is_given_up_with_all_its_files() -> None:
+    known, first = Knowledge(), {"model.pt": sig(1), "optimizer.pt": sig(2)}
+    for path, signature in first.items():
+        c.touched(known, path, 1.0)
+        c.closed(known, path, Closed(signature, 1.0, c.CLOSED, whole=True))
+    kept(known, look(known, first, 2.5))
+    second = {"model.pt": sig(11), "optimizer.pt": sig(12)}
+    for path, signature in second.items():
+        c.touched(known, path, 10.0)
+        c.closed(known, path, Closed(signature, 10.0, c.CLOSED, whole=True))
+    assert look(known, second, 10.1) is not None
+    c.touched(known, "model.pt", 10.2)
+    # It was not stored in time: the model is being written anew, and the optimizer alone is no checkpoint.
+    assert look(known, {"model.pt": sig(21, 3), "optimizer.pt": sig(12)}, 10.3) is None
+    assert known.overtaken
+
+
+def test_a_file_that_stays_open_is_looked_at_again_though_nothing_more_is_written() -> None:
+    known = Knowledge()
+    c.touched(known, "history.pkl", 5.0)
+    look(known, {"history.pkl": sig(1)}, 5.05)
+    assert c.next_look_s(known) == 5.0 + c.HELD_OPEN_S
+
+
+def test_a_newer_file_that_was_closed_tells_the_step_beside_an_older_one_that_was_renamed() -> None:
+    known = Knowledge()
+    c.renamed(known, "step-15.pt")
+    assert look(known, {"step-15.pt": sig(1)}, 0.0) is not None
+    # Storage was away, and the rename of the next one was not heard: it was found whole.
+    c.closed(known, "step-30.pt", Closed(sig(2), 15.0, c.CLOSED, whole=True))
+    found = look(known, {"step-15.pt": sig(1), "step-30.pt": sig(2)}, 21.0)
+    assert found is not None
+    assert (found.step, set(found.files)) == (30, {"step-15.pt", "step-30.pt"})

@@ -307,6 +307,8 @@ def test_a_new_agent_salvages_what_ended_while_there_was_none() -> None:
     ([Exit(1, 1), Exit(0, signal=15, ours="stop")], False, "killed"),
     ([Exit(0, signal=9)], True, "killed"),
     ([Exit(0, 1)], False, "failed"),
+    ([Exit(0, 143, ours="lease")], False, "notice"),
+    ([Exit(1, 1), Exit(0, 143, ours="stop")], False, "failed"),
 ])  # fmt: skip
 def test_a_kill_from_outside_is_told_from_one_that_followed_a_failure(exits: list[Exit], lost: bool, end: str) -> None:
     assert how_ended(exits, lost, noticed=False) == end

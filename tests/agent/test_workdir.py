@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway_agent import frameworks, occupants, returned_files, workdir, workdir_notes
-from headway_agent.inotify import CLOSED, FOUND, MOVED, Seen, Watcher
+from headway_agent.inotify import CLOSED, FOUND, MADE, MOVED, Seen, Watcher
 from headway_agent.workdir import Workdir
 from headway_agent.workdir_notes import PREFIX, Note
 
@@ -224,6 +224,14 @@ def test_new_folders_are_watched_except_those_that_are_skipped(tmp_path: Path) -
     write(tmp_path / "outputs/b.pt")
     write(tmp_path / ".git/b.pt")
     assert {each.path for each in watcher.read()} == {PREFIX + "outputs/b.pt"}
+
+
+def test_to_make_a_folder_is_not_to_write_a_file(tmp_path: Path) -> None:
+    watcher = Watcher()
+    watcher.watch("job1/1/0", "checkpoints", str(tmp_path))
+    (tmp_path / "step-5").mkdir()
+    # Else the pause between the first two files in it would be longer than the one before them, and part them.
+    assert watcher.read() == [Seen("job1/1/0", "checkpoints", MADE, "step-5")]
 
 
 def test_a_folder_that_is_renamed_tells_of_its_files(tmp_path: Path) -> None:
