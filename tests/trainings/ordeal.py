@@ -215,9 +215,10 @@ class Ordeal:
         env["LOCAL_WORLD_SIZE"] = str(self.habit.ranks_per_node)
         ranks = []
         for rank in range(self.habit.ranks):
-            folder = place / f"checkpoints-{rank // self.habit.ranks_per_node}"  # Of each node its own.
+            node, local = divmod(rank, self.habit.ranks_per_node)
+            folder = place / f"checkpoints-{node}"  # Of each node its own.
             folder.mkdir(exist_ok=True)
-            mine = env | {"RANK": str(rank), "LOCAL_RANK": str(rank % self.habit.ranks_per_node)}
+            mine = env | {"RANK": str(rank), "LOCAL_RANK": str(local), "GROUP_RANK": str(node)}
             mine["HEADWAY_CHECKPOINT_DIR"] = str(folder)
             ranks.append(subprocess.Popen(self._command(), cwd=place, env=mine, stdout=subprocess.DEVNULL))
 

@@ -26,5 +26,5 @@ def two_nodes(habit: Habit) -> Habit:
 SEVERAL = (PYTORCH, ACCELERATE, FSDP, LIGHTNING, TRAINER)  # Keras trains on one rank, but for what one writes oneself.
 ONE = [PYTORCH, WORKERS, ACCELERATE, LIGHTNING, KERAS, TRAINER]
 ALL = [*ONE, *map(two_ranks, SEVERAL), *map(two_nodes, SEVERAL)]
-# Each library once: a part of `make test`.
-SHORT = [KERAS, TRAINER, two_ranks(PYTORCH), two_ranks(ACCELERATE), two_ranks(LIGHTNING)]
+# Each library once, and each arrangement: a part of `make test`.
+SHORT = [KERAS, TRAINER, two_ranks(PYTORCH), two_ranks(ACCELERATE), two_ranks(LIGHTNING), two_nodes(FSDP)]
