@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -183,3 +184,18 @@ def test_a_generator_of_the_script_is_each_ranks_own() -> None:
     drawn = mine.random()
     loop._take_back(own)
     assert mine.random() == drawn
+
+
+def test_workers_begin_deaf_to_the_signal_that_goes_to_all_processes_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Starting:
+        def __iter__(self) -> Iterator[Any]:
+            self.deaf_to = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+            return iter([])
+
+    loader = Starting()
+    list(loaders.opened(loader))
+    assert signal.SIGTERM not in loader.deaf_to
+    monkeypatch.setenv("HEADWAY_JOB_ID", "abc")
+    list(loaders.opened(loader))
+    assert signal.SIGTERM in loader.deaf_to
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -132,7 +132,7 @@ class _Batches:
         if was is not None:
             chance.put(was["begin"] if was["done"] else was["chance"], inner)
         self.begin = chance.take(inner)
-        following: Iterator[Any] = iter(inner)
+        following = loaders.opened(inner)
         if was is not None and was["done"]:
             for _ in range(was["done"]):
                 next(following)

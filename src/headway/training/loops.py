@@ -133,7 +133,7 @@ class Loop:
 
     def _begun(self, loader: Any) -> Iterator[Any]:
         self._begin = chance.take(loader)
-        return iter(loader)
+        return loaders.opened(loader)
 
     def _skipped(self, loader: Any) -> Iterator[Any]:
         """The epoch's batches after those that are done, with every generator as it was then."""
@@ -144,7 +144,7 @@ class Loop:
             return following
         self._begin = self._restored["begin"]
         chance.put(self._begin, loader)
-        following = iter(loader)
+        following = loaders.opened(loader)
         for _ in range(self.batch - 1):
             next(following, None)
         # Some loaders read one batch ahead, and with it may draw what belongs to it.
