@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import crowd, followers, idle, latency, limit, postgres, progress, queue, scheduler, throughput
+from bench import crowd, followers, idle, latency, limit, postgres, progress, queue, saves, scheduler, throughput
 from bench.house import House, house
 from bench.table import Table
 
@@ -126,6 +126,11 @@ class Run:
         for row in progress.measure():
             self.table.amount(row.what, row.value, row.unit, row.goal, row.digits)
 
+    def saves(self) -> None:
+        say("saves in place, every second and large")
+        for row in saves.measure():
+            self.table.amount(row.what, row.value, row.unit, row.goal, row.digits)
+
     def scheduler(self) -> None:
         say("the scheduler, with 100,000 jobs and 10,000 nodes")
         for what, value, unit, goal in scheduler.rows():
@@ -176,6 +181,7 @@ class Run:
 
 ALONE = {"batches": Run.first_batches, "latency": Run.latency, "idle": Run.idle, "progress": Run.progress}
 ALONE |= {
+    "saves": Run.saves,
     "scheduler": Run.scheduler,
     "queue": Run.queue,
     "crowd": Run.crowd,
@@ -208,6 +214,7 @@ def main() -> int:
     if not quick:
         run.idle()
         run.progress()
+        run.saves()
         run.scheduler()
         run.queue()
         run.postgres()

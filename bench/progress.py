@@ -14,11 +14,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from bench import slowdown
 from bench.house import ANSWER_S_MAX, House, house
+from bench.table import Measured
 from headway_agent.parts import Known, send_files, signature_of
 from headway_agent.remote import Remote
 from headway_agent.storing import Folder
@@ -36,17 +36,6 @@ import os, time
 print("line", time.clock_gettime(time.CLOCK_BOOTTIME), os.getpid(), flush=True)
 time.sleep(60)
 """
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One row: what was measured, the number with its unit, and the goal (0 for none; all goals are upper limits)."""
-
-    what: str
-    value: float
-    unit: str
-    goal: float = 0.0
-    digits: int = 2
 
 
 def measure() -> list[Measured]:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 
 from bench.house import House, house
 from bench.idle import cpu_s, our_pids
@@ -40,6 +41,22 @@ WITH, WITHOUT, BETWEEN = 0, 1, 2
 PID, STEPS, WANTED, MODE, WALL, CALLS, WAITS, PARTS = 0, 1, 2, 3, 4, 7, 10, 13
 BUCKETS, BUCKET_NS = 1000, 2000
 WORDS = PARTS + 3 * BUCKETS
+
+# What a training saves, and how: 4 MiB every 300 steps, beside and renamed; or 50 MB every second, in place.
+RENAMED = f"""
+if step % {SAVE_EVERY} == 0:
+    with open(f"{{place}}/model.tmp", "wb") as file:
+        file.write(model)
+    os.replace(f"{{place}}/model.tmp", f"{{place}}/model-{{step // {SAVE_EVERY} % 5}}.pt")
+"""
+IN_PLACE = """
+if begin >= due:
+    due = begin + 10**9
+    model[-8:] = step.to_bytes(8, "big")
+    with open(f"{place}/snapshot.safetensors", "wb") as file:
+        file.write(model)
+"""
+MODELS = {RENAMED: "os.urandom(4 << 20)", IN_PLACE: "as_safetensors(50_000_000)"}
 
 # At each step a metric, at every tenth a line, now and then a checkpoint. All that it counts stands in a file which is
 # mapped into memory: telling it costs nothing.
@@ -66,7 +83,12 @@ def work(place):
             total += (i * 7919 % 104729) ** 0.5
         counts[place + min((perf_counter_ns() - begin) // {BUCKET_NS}, {BUCKETS - 1})] += 1
     return total
-model = os.urandom(4 << 20)
+def as_safetensors(size):
+    import json
+    told = {{"w": {{"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}}}
+    head = json.dumps(told).encode()
+    return bytearray(len(head).to_bytes(8, "little") + head + os.urandom(size))
+model, due = MODEL, 0
 counts[{PID}] = os.getpid()
 mode, since, waits, step = counts[{WANTED}], perf_counter_ns(), waited(), 0
 while True:
@@ -77,10 +99,7 @@ while True:
     log(step=step, loss=loss)
     if step % 10 == 0:
         print("step", step, "loss", loss, flush=True)
-    if step % {SAVE_EVERY} == 0:
-        with open(f"{{place}}/model.tmp", "wb") as file:
-            file.write(model)
-        os.replace(f"{{place}}/model.tmp", f"{{place}}/model-{{step // {SAVE_EVERY} % 5}}.pt")
+    SAVE
     counts[{CALLS} + mode] += perf_counter_ns() - begin
     counts[{STEPS}] = step
     if counts[{WANTED}] != mode:
@@ -148,10 +167,10 @@ class Training:
         return Turn(wall, calls, waits, tuple(self._counts[begin : begin + BUCKETS]))
 
 
-def measure(look_s: float = LOOK_S) -> SlowDown:
+def measure(look_s: float = LOOK_S, saves: str = RENAMED) -> SlowDown:
     with house() as mine:
         script = mine.home / "training.py"
-        script.write_text(TRAINING)
+        script.write_text(TRAINING.replace("MODEL", MODELS[saves]).replace("    SAVE", indent(saves, "    ")))
         pids = our_pids(mine)  # Before the training begins, which descends from the keeper.
         with _within(mine, script) as training:
             ours = _processor_time(mine, training, pids)

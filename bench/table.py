@@ -21,6 +21,17 @@ class Row:
         return self.what, self.measured, f"≤ {self.goal:g}{self.unit}", "yes" if self.value <= self.goal else "NO"
 
 
+@dataclass(frozen=True)
+class Measured:
+    """One row: what was measured, the number with its unit, and the goal (0 for none; all goals are upper limits)."""
+
+    what: str
+    value: float
+    unit: str
+    goal: float = 0.0
+    digits: int = 2
+
+
 @dataclass
 class Table:
     rows: list[Row] = field(default_factory=list)
