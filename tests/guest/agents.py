@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.agent.home import Node, Server, alive
+from tests.agent.home import TOKEN, Node, Server, alive
 from tests.waiting import wait_until
 
 MOUNT = Path("/sys/fs/cgroup")
@@ -39,6 +39,7 @@ class GuestNode(Node):
     starting: Starting
 
     def start(self, *more: str) -> None:
+        (self.path / "token").write_text(TOKEN)  # Each agent takes it away once it has read it.
         self.agent = self.starting(self.command(*more))
 
     def gives(self, *argv: str) -> str:
@@ -56,7 +57,7 @@ def an_agent(group: Path, user: int, starting: Starting) -> Iterator[GuestNode]:
     node = GuestNode(home / "node", server, PROGRAM, home / "storage")
     node.group, node.starting = group, starting
     (home / "storage").mkdir()
-    for path in (home, home / "storage", home / "node", home / "node/token"):
+    for path in (home, home / "storage", home / "node"):
         os.chown(path, user, user)
     node.start()
     try:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.agent.home import TOKEN
 from tests.guest import agents
 from tests.guest.agents import MOUNT, USER, GuestNode, is_limited_below, is_watched
 from tests.waiting import wait_until
@@ -59,6 +60,7 @@ def check_root_in_a_delegated_service_makes_groups_in_it_also_after_a_restart() 
     with a_service("Delegate=yes", "Restart=on-failure") as node:
         is_limited_below(node, SERVICE)
         first = node.pid("agent.pid")
+        (node.path / "token").write_text(TOKEN)  # As whoever starts an agent does.
         os.kill(first, signal.SIGKILL)
         wait_until(lambda: node.pid("agent.pid") not in (0, first), what="another agent")
         is_limited_below(node, SERVICE)
