@@ -398,6 +398,17 @@ def _content(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
+    def is_whole(self, above: str, files: Mapping[str, int]) -> bool:
+        from headway_agent import checkpoint_directories
+        from headway_agent.file_formats import WHOLE
+
+        def read(path: str) -> bytes:
+            with open(self._charge.file_of(f"{above}/{path}"), "rb") as file:
+                return file.read()
+
+        inside = {path[len(above) + 1 :]: size for path, size in files.items()}
+        return checkpoint_directories.check(inside, read).verdict == WHOLE
+
 
 def _signature(raw: Any) -> Signature:
     return (int(raw[0]), int(raw[1]), int(raw[2]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from headway_agent import own_steps, rounds
+from headway_agent import own_steps, rounds, saved_directories
 from headway_agent.own_steps import Steps
 from headway_agent.rounds import Closed, Rounds
 from headway_agent.step_names import half_written, shape_of
@@ -49,6 +49,9 @@ class Inspector:
 
     def step(self, path: str) -> NamedStep | None:
         return None
+
+    def is_whole(self, above: str, files: Mapping[str, int]) -> bool:
+        return False
 
     def folder(self, path: str, files: Mapping[str, int]) -> str:
         """What the framework that wrote it would say of a folder with one checkpoint."""
@@ -242,7 +245,21 @@ def look(
     else:
         _close(known, tree, now, end, still_s or {}, inspector)
     known.renamed_inside &= set(tree)
+    if not known.declares and not known.marker:  # These say what belongs together.
+        _fit_directories(known, tree, end, inspector)
     return _due(known, tree, declared_now, inspector)
+
+
+def _fit_directories(known: Knowledge, tree: Tree, end: str, inspector: Inspector) -> None:
+    """Take what is missing of a directory where its task is over, and was written before the rest; else let it wait."""
+    new = {path for path, each in known.finished.items() if known.kept.get(path, ((), ""))[0] != each[0]}
+    for above, missing in saved_directories.unfit(set(known.finished), new, tree, inspector.is_whole).items():
+        inside = {path: each[0] for path, each in known.finished.items() if path.startswith(above + "/")}
+        if end != ALIVE and saved_directories.written_before(missing, inside, tree):
+            known.finished.update((path, (tree[path], CLOSED)) for path in missing if inspector.format(path) != CUT)
+        else:
+            for path in inside:
+                del known.finished[path]
 
 
 def _take_told(known: Knowledge, tree: Tree, now: float) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from headway_agent import completeness as c
@@ -420,3 +422,41 @@ def test_a_newer_file_that_was_closed_tells_the_step_beside_an_older_one_that_wa
     found = look(known, {"step-15.pt": sig(1), "step-30.pt": sig(2)}, 21.0)
     assert found is not None
     assert (found.step, set(found.files)) == (30, {"step-15.pt", "step-30.pt"})
+
+
+class Shards(c.Inspector):
+    """A directory is whole with its list and both of its shards."""
+
+    def is_whole(self, above: str, files: Mapping[str, int]) -> bool:
+        return {f"{above}/{name}" for name in (".metadata", "__0_0.distcp", "__1_0.distcp")} <= set(files)
+
+
+def half_of_a_folder(known: Knowledge) -> dict[str, tuple[int, int, int]]:
+    tree = {"step-45/__0_0.distcp": (5, 1, 1), "step-45/__1_0.distcp": (5, 2, 2), "step-45/.metadata": (3, 3, 3)}
+    for path in list(tree)[1:]:
+        c.closed(known, path, Closed(tree[path], 1.0, c.CLOSED, whole=True))
+    return tree
+
+
+def test_a_directory_of_which_one_close_was_not_heard_is_not_kept_by_halves() -> None:
+    known = Knowledge()
+    tree = half_of_a_folder(known)
+    assert look(known, tree, 8.0, inspector=Shards()) is None
+    c.closed(known, "step-45/__0_0.distcp", Closed(tree["step-45/__0_0.distcp"], 8.1, c.CLOSED, whole=True))
+    snapshot = look(known, tree, 20.0, inspector=Shards())
+    assert snapshot is not None
+    assert set(snapshot.files) == set(tree)
+
+
+def test_at_the_end_what_was_written_before_the_rest_of_a_directory_belongs_to_it() -> None:
+    known = Knowledge()
+    tree = half_of_a_folder(known)
+    snapshot = look(known, tree, 8.0, c.ENDED_ON_NOTICE, inspector=Shards())
+    assert snapshot is not None
+    assert set(snapshot.files) == set(tree)
+
+
+def test_what_is_written_anew_after_the_list_was_is_not_taken_with_it() -> None:
+    known = Knowledge()
+    tree = half_of_a_folder(known) | {"step-45/__0_0.distcp": (5, 9, 1)}
+    assert look(known, tree, 8.0, c.KILLED, inspector=Shards()) is None
