@@ -180,15 +180,17 @@ def _seconds(case: Evidence, verdict: Verdict) -> None:
         if told.get("seconds_lost") is None:
             continue
         resumed = case.journal.began(following)
-        saves = [line.at for line in case.journal.of(attempt, "saved") if line.step == resumed]
-        since = max(saves) if saves else told["started_at"]
+        # One that was ended between its save and its word of it had saved all the same.
+        words = [case.journal.of(attempt, what) for what in ("saved", "saving")]
+        saves = [line.at for lines in words for line in lines if line.step == resumed]
+        since = saves[0] if saves else told["started_at"]
         until = max(line.at for line in case.journal.of(attempt))
         # That a machine is gone is not seen at once. Nothing else may count what came after the work.
         most = (told["ended_at"] if ways.get(attempt) == MACHINE else until + SLACK_S) - since
         if not until - since - SLACK_S <= told["seconds_lost"] <= most + 0.5:
             verdict.account_exact = False
-            words = f"attempt {attempt}: {told['seconds_lost']:.1f} s told as lost"
-            verdict.faults.append(f"{words}, {until - since:.1f} s were (it went on from step {resumed})")
+            said = f"attempt {attempt}: {told['seconds_lost']:.1f} s told as lost"
+            verdict.faults.append(f"{said}, {until - since:.1f} s were (it went on from step {resumed})")
 
 
 def _money(case: Evidence, verdict: Verdict) -> None:
