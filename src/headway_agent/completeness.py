@@ -576,6 +576,8 @@ def overtaken(known: Knowledge, is_as_it_was: Callable[[str, Closed], bool]) -> 
     """What was to be kept was written to while it was read. A round of which a part is gone is not tried again."""
     known.overtaken = True
     if not all(is_as_it_was(path, each) for path, each in known.due.items()):
+        # Nor is any of its files kept by itself: the rest of an older save would be put beside it.
+        known.finished = {path: each for path, each in known.finished.items() if path not in known.due}
         known.due = {}
 
 

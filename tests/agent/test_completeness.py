@@ -406,6 +406,22 @@ def test_a_round_that_was_written_over_before_it_was_stored_is_given_up_with_all
     assert known.overtaken
 
 
+def test_of_a_round_that_was_written_over_while_it_was_read_no_file_is_kept_beside_an_older_one() -> None:
+    known, first = Knowledge(), {"model.pt": sig(1), "optimizer.pt": sig(2)}
+    for path, signature in first.items():
+        c.touched(known, path, 1.0)
+        c.closed(known, path, Closed(signature, 1.0, c.CLOSED, whole=True))
+    kept(known, look(known, first, 2.5))
+    second = {"model.pt": sig(11), "optimizer.pt": sig(12)}
+    for path, signature in second.items():
+        c.touched(known, path, 10.0)
+        c.closed(known, path, Closed(signature, 10.0, c.CLOSED, whole=True, source=f"link of {path}"))
+    assert look(known, second, 10.1) is not None
+    # Links had been made of them, and the next save has begun to write into the model's.
+    c.overtaken(known, lambda path, each: path != "model.pt")
+    assert look(known, {"model.pt": sig(21, 3), "optimizer.pt": sig(12)}, 10.3) is None
+
+
 def test_a_file_that_stays_open_is_looked_at_again_though_nothing_more_is_written() -> None:
     known = Knowledge()
     c.touched(known, "history.pkl", 5.0)
