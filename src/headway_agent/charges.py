@@ -407,7 +407,8 @@ def _content(path: str) -> bytes:
                 return file.read()
 
         inside = {path[len(above) + 1 :]: size for path, size in files.items()}
-        return checkpoint_directories.check(inside, read).verdict == WHOLE
+        found = checkpoint_directories.check(inside, read)
+        return found.verdict == WHOLE and not found.detail  # Else shards are missing, which other nodes may have.
 
 
 def _signature(raw: Any) -> Signature:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 
+from headway_agent.charges import Charge
 from headway_agent.file_formats import CUT, UNKNOWN, WHOLE, Verdict, check_directory
 
 
@@ -153,3 +155,19 @@ def test_a_directory_whose_files_cannot_be_read_is_not_whole() -> None:
         sizes = {path: len(each) if isinstance(each, bytes) else each for path, each in files.items()}
         if any(isinstance(each, bytes) for each in files.values()):
             assert check_directory(sizes, read).verdict != WHOLE
+
+
+def test_a_task_misses_a_shard_that_lies_on_its_own_disk(tmp_path: Path) -> None:
+    """One that only others can have is no reason to wait."""
+    folder = tmp_path / "checkpoints/step-45"
+    folder.mkdir(parents=True)
+    files = {".metadata": metadata(__0_0=80, __1_0=90), "__0_0.distcp": bytes(80), "__1_0.distcp": bytes(90)}
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    sizes = {f"step-45/{name}": len(content) for name, content in files.items()}
+    inspector = Charge("job1/1/0", str(tmp_path), 1).inspector
+    assert inspector.is_whole("step-45", sizes)
+    for name in files:
+        assert not inspector.is_whole(
+            "step-45", {path: size for path, size in sizes.items() if not path.endswith(name)}
+        )
