@@ -383,9 +383,10 @@ class _FileInspector(Inspector):
     def folder(self, path: str, files: Mapping[str, int]) -> str:
         from headway_agent import file_formats
 
-        return file_formats.check_directory(
-            files, lambda name: _content(self._charge.file_of(f"{path}/{name}"))
-        ).verdict
+        read = lambda name: _content(self._charge.file_of(f"{path}/{name}"))  # noqa: E731
+        found = file_formats.check_directory(files, read)
+        missing = found.verdict == file_formats.WHOLE and found.detail  # Shards, which other nodes may have: or not.
+        return file_formats.UNKNOWN if missing else found.verdict
 
     def step(self, path: str) -> NamedStep | None:
         from headway_agent import saved_steps
@@ -397,18 +398,6 @@ class _FileInspector(Inspector):
 def _content(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
-
-    def is_whole(self, above: str, files: Mapping[str, int]) -> bool:
-        from headway_agent import checkpoint_directories
-        from headway_agent.file_formats import WHOLE
-
-        def read(path: str) -> bytes:
-            with open(self._charge.file_of(f"{above}/{path}"), "rb") as file:
-                return file.read()
-
-        inside = {path[len(above) + 1 :]: size for path, size in files.items()}
-        found = checkpoint_directories.check(inside, read)
-        return found.verdict == WHOLE and not found.detail  # Else shards are missing, which other nodes may have.
 
 
 def _signature(raw: Any) -> Signature:

@@ -50,9 +50,6 @@ class Inspector:
     def step(self, path: str) -> NamedStep | None:
         return None
 
-    def is_whole(self, above: str, files: Mapping[str, int]) -> bool:
-        return False
-
     def folder(self, path: str, files: Mapping[str, int]) -> str:
         """What the framework that wrote it would say of a folder with one checkpoint."""
         return UNKNOWN
@@ -253,7 +250,7 @@ def look(
 def _fit_directories(known: Knowledge, tree: Tree, end: str, inspector: Inspector) -> None:
     """Take what is missing of a directory where its task is over, and was written before the rest; else let it wait."""
     new = {path for path, each in known.finished.items() if known.kept.get(path, ((), ""))[0] != each[0]}
-    for above, missing in saved_directories.unfit(set(known.finished), new, tree, inspector.is_whole).items():
+    for above, missing in saved_directories.unfit(set(known.finished), new, tree, inspector.folder).items():
         inside = {path: each[0] for path, each in known.finished.items() if path.startswith(above + "/")}
         if end != ALIVE and saved_directories.written_before(missing, inside, tree):
             known.finished.update((path, (tree[path], CLOSED)) for path in missing if inspector.format(path) != CUT)

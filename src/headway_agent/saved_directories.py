@@ -14,18 +14,26 @@ if TYPE_CHECKING:
 
     from headway_agent.rounds import Signature
 
-    Verdict = Callable[[str, Mapping[str, int]], bool]  # Whether these files of a directory, with sizes, are whole.
+    Judge = Callable[[str, Mapping[str, int]], str]  # What a framework says of these files of a directory, by name.
+
+WHOLE = "whole"
 
 
-def unfit(finished: set[str], new: set[str], tree: Mapping[str, Signature], is_whole: Verdict) -> dict[str, set[str]]:
+def unfit(finished: set[str], new: set[str], tree: Mapping[str, Signature], judge: Judge) -> dict[str, set[str]]:
     """By directory with something new in it: the files that it lacks, though they lie there."""
     found: dict[str, set[str]] = {}
     for above in {path.rpartition("/")[0] for path in new if "/" in inner(path)}:
-        there = {path: signature[0] for path, signature in tree.items() if path.startswith(above + "/")}
-        have = {path: size for path, size in there.items() if path in finished}
-        if len(have) < len(there) and is_whole(above, there) and not is_whole(above, have):
-            found[above] = set(there) - set(have)
+        there = {path: each[0] for path, each in tree.items() if path.startswith(above + "/")}
+        missing = there.keys() - finished
+        if missing and judge(above, _named(above, there)) == WHOLE:
+            have = {path: size for path, size in there.items() if path in finished}
+            if judge(above, _named(above, have)) != WHOLE:
+                found[above] = set(missing)
     return found
+
+
+def _named(above: str, files: Mapping[str, int]) -> dict[str, int]:
+    return {path[len(above) + 1 :]: size for path, size in files.items()}
 
 
 def written_before(missing: set[str], finished: Mapping[str, Signature], tree: Mapping[str, Signature]) -> bool:

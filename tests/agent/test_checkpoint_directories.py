@@ -157,17 +157,15 @@ def test_a_directory_whose_files_cannot_be_read_is_not_whole() -> None:
             assert check_directory(sizes, read).verdict != WHOLE
 
 
-def test_a_task_misses_a_shard_that_lies_on_its_own_disk(tmp_path: Path) -> None:
-    """One that only others can have is no reason to wait."""
+def test_a_folder_without_one_of_its_shards_is_not_called_whole(tmp_path: Path) -> None:
+    """On several nodes others may have it; nobody can tell that here."""
     folder = tmp_path / "checkpoints/step-45"
     folder.mkdir(parents=True)
     files = {".metadata": metadata(__0_0=80, __1_0=90), "__0_0.distcp": bytes(80), "__1_0.distcp": bytes(90)}
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    sizes = {f"step-45/{name}": len(content) for name, content in files.items()}
+    sizes = {name: len(content) for name, content in files.items()}
     inspector = Charge("job1/1/0", str(tmp_path), 1).inspector
-    assert inspector.is_whole("step-45", sizes)
+    assert inspector.folder("step-45", sizes) == WHOLE
     for name in files:
-        assert not inspector.is_whole(
-            "step-45", {path: size for path, size in sizes.items() if not path.endswith(name)}
-        )
+        assert inspector.folder("step-45", {each: size for each, size in sizes.items() if each != name}) != WHOLE

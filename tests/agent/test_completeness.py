@@ -443,8 +443,8 @@ def test_a_newer_file_that_was_closed_tells_the_step_beside_an_older_one_that_wa
 class Shards(c.Inspector):
     """A directory is whole with its list and both of its shards."""
 
-    def is_whole(self, above: str, files: Mapping[str, int]) -> bool:
-        return {f"{above}/{name}" for name in (".metadata", "__0_0.distcp", "__1_0.distcp")} <= set(files)
+    def folder(self, path: str, files: Mapping[str, int]) -> str:
+        return c.WHOLE if {".metadata", "__0_0.distcp", "__1_0.distcp"} <= set(files) else c.UNKNOWN
 
 
 def half_of_a_folder(known: Knowledge) -> dict[str, tuple[int, int, int]]:
