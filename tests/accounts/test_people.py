@@ -196,7 +196,7 @@ def test_every_change_is_in_the_audit_log_with_its_actor(server: Shared) -> None
     assert (refused["what"], refused["outcome"]) == ("jobs.retry", "refused")
     server.by("hw_wrong_token", "GET", "/jobs")
     assert entries(server, what="door.enter")[0]["kind"] == "unknown"
-    secrets = [token.rpartition("_")[2] for token in server.tokens.values()]
+    secrets = [token.split("_", 2)[2] for token in server.tokens.values()]  # Which may have such a line in them.
     assert not any(secret in json.dumps(entries(server)) for secret in secrets)
 
 

@@ -133,12 +133,6 @@ def _from_memory() -> Iterator[None]:
         yield
 
 
-@plant("engines are asked by a leader that was replaced", ordered=True, first=24, server_sleeps_per_hour=120.0)
-def _unasked() -> Iterator[None]:
-    with _put(Desk, "must_lead", property(lambda self: False, lambda self, value: None)):
-        yield
-
-
 @plant("nobody takes the place of a dead leader", server_dies_per_hour=120.0)
 def _nobody() -> Iterator[None]:
     def look(self: Leadership) -> None:
