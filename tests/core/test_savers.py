@@ -51,10 +51,6 @@ TASK_1 = frozenset({1})
         (ONLY_FIRST, {"over": TASK_1, "never_wrote": TASK_1, "cut_off": TASK_1}, [15, 30]),
         ([share(22, late=True)], {"over": TASK_1, "never_wrote": TASK_1, "cut_off": TASK_1}, []),
         ([share(22, late=True)], {"over": TASK_1, "never_wrote": TASK_1}, [22]),
-        # It was asked in between: that it had nothing yet says nothing of a save on notice,
-        ([share(22, late=True)], {"over": TASK_1, "never_wrote": TASK_1, "cut_off": TASK_1, "idle": {1: 22}}, []),
-        # nor where its node is lost without a word.
-        ([share(22, late=True)], {"over": TASK_1, "idle": {1: 22}}, []),
         # Who has saved once is one of those who save.
         (BOTH, {}, [15]),
         (BOTH, {"over": TASK_1, "never_wrote": TASK_1}, [15]),

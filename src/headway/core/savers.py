@@ -52,9 +52,7 @@ def _is_idle(task: int, share: Checkpoint, standing: Standing, quiet: frozenset[
     heard = standing.idle.get(task, -1)
     if task in standing.never_wrote and not (share.late and task in standing.cut_off):
         return True
-    # Of what was saved on a notice, it says nothing that others had not begun to when they heard of it: their own
-    # notice may have come later, and their end before they were done.
-    return heard > share.step or (heard == share.step and task in standing.over and not share.late)
+    return heard > share.step or (heard == share.step and task in standing.over)
 
 
 def question(entries: Sequence[Checkpoint], gang: Gang, attempt: int) -> tuple[int, frozenset[int]] | None:
