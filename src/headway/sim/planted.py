@@ -284,7 +284,7 @@ def _risen() -> Iterator[None]:
 
 @plant(
     "a checkpoint of an old attempt is taken for the new one's",
-    node_sleeps_per_hour=200.0,
+    node_sleeps_per_hour=150.0,
     long_cut_per_hour=60.0,
     repeated=0.2,
     late=0.15,
