@@ -111,7 +111,7 @@ class Run:
         self.table.amount("one job, idle machine: accepted after", one.accepted_ms, " ms", 20)
         self.table.amount("… its process runs after another", one.started_ms, " ms", 50)
         self.table.amount("… its end is seen after another", one.end_seen_ms, " ms", 50)
-        self.table.amount("`headway ps`, warm server: CPU", ps_ms, " ms", 150)
+        self.table.amount("`headway ps`, warm server: CPU", ps_ms, " ms", 100)
 
     def idle(self) -> None:
         say("an idle server")

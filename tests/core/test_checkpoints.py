@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.account import DAMAGED, Loss, account, loss_of, set_backs
-from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, Gang, at_step, gather, named, newest, to_drop, unit_of
+from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, Gang, at_step, gather, newest, to_drop, unit_of
 from headway.core.lifecycle import step
 from headway.core.model import Attempt, Cause, Job, Outcome
 from headway.core.progress_spec import Keeping
 from headway.core.signals import Claimed, NodeLost, Placed, Progressed, Seat, StopDecided, TaskEnded
 from headway.core.spec import JobSpec
+from headway.core.steps import named
 
 
 def a_checkpoint(step: int, attempt: int = 1, task: int = 0, **fields: Any) -> Checkpoint:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.cli.output import Output
-from headway.core.checkpoints import STEP, named
+from headway.core.steps import STEP, named
 from headway.core.units import show_duration, show_size
 
 Shown = Mapping[str, Any]

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headway.core.checkpoints import STEP
 from headway.core.errors import NotFound
-from headway.core.explain import explain_resume
+from headway.core.steps import STEP, explain_resume
 
 MARK = "── headway: "
 BLOCK_BYTES = 64 * 1024

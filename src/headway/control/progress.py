@@ -22,6 +22,7 @@ from headway.core.events import Event
 from headway.core.lifecycle import ON_NODE
 from headway.core.model import Cause, Job, State
 from headway.core.signals import NodeLost, PendingOver, PrepareFailed, Progressed, ResumeSpoiled, StopDecided
+from headway.core.steps import STEP, named
 from headway.core.sync_request import BadCheckpoint, Notice, StackDump, StoredArtifact, StoredCheckpoint, SyncRequest
 from headway.core.units import show_duration
 from headway.core.wire_words import Refused, TaskKey
@@ -153,7 +154,7 @@ def checkpoint_of(told: StoredCheckpoint, job: Job, index: int, now: float) -> C
     at = now - min(max(0.0, told.saved_ago_s), MOST_AGO_S)
     return Checkpoint(
         job.id, job.number, index, told.step, told.how, key, told.bytes, told.files, at, told.metrics,
-        unit=told.unit or checkpoints.STEP, found=told.found, sharded=told.sharded,
+        unit=told.unit or STEP, found=told.found, sharded=told.sharded,
         covers=_covered(told.covers, job, index), late=told.late, beside=told.beside,
     )  # fmt: skip
 
@@ -199,7 +200,7 @@ def _bad_checkpoint(desk: Desk, session: Session, told: BadCheckpoint) -> None:
     data["instead"] = before.step if before else None
     desk.say(Event("CheckpointSetAside", desk.now, job_id, job.number, data))
     trail.spoiled[job_id] = trail.spoiled.get(job_id, 0) + 1
-    which = checkpoints.named(bad.step, bad.unit)
+    which = named(bad.step, bad.unit)
     said = f"the checkpoint of {which} is damaged: {detail}"
     origin = job.spec.progress.resume_from
     if before is None and origin is not None:

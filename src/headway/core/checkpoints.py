@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from headway.core.model import JobId
 from headway.core.progress_spec import Keeping
 from headway.core.spec import JobSpec
+from headway.core.steps import STEP, UNITS
 
 COMMITTED = "committed"
-STEP = "step"
-UNITS = (STEP, "epoch", "save")  # From the finest count to that of a job which tells nothing of how far it is.
 SET_ASIDE = "set_aside"  # It failed its hash when it was restored: never used again.
 
 HOW = ("settled", "closed", "marker", "renamed", "declared")
@@ -183,11 +182,6 @@ def unit_of(checkpoints: Iterable[Checkpoint]) -> str:
     """What the steps of a job count: a job that tells more than one of them is told in the finest."""
     known = {each.unit for each in checkpoints}
     return next((unit for unit in UNITS if unit in known), STEP)
-
-
-def named(step: int, unit: str = STEP) -> str:
-    """A step as people read it: `step 1200`, `epoch 6`, or `save 3` where saves were only counted."""
-    return f"{unit or STEP} {step}"
 
 
 def at_step(checkpoints: Iterable[Checkpoint], gang: Gang, step: int) -> Whole | None:

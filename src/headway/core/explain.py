@@ -6,12 +6,12 @@ Data in, words out. The same sentence appears in the CLI, the API and the dashbo
 from __future__ import annotations
 
 from headway.core.causes import TABLE
-from headway.core.checkpoints import STEP, named
 from headway.core.lifecycle import only_saves, place_kept
 from headway.core.model import Attempt, Cause, Job, State
 from headway.core.retry import lost_what, standing, times
 from headway.core.scheduler import Waiting
 from headway.core.shares import Short
+from headway.core.steps import STEP, explain_resume, named
 from headway.core.units import show_duration, show_size
 
 SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL"}
@@ -140,11 +140,6 @@ def explain_attempt(attempt: Attempt) -> str:
     if attempt.cause is None:
         return f"attempt {attempt.number} succeeded"
     return _ended(f"attempt {attempt.number}", attempt.cause, attempt.exit_code, attempt.detail)
-
-
-def explain_resume(step: int | None, unit: str = STEP) -> str:
-    """From where an attempt goes on; empty for one that begins with nothing."""
-    return f"goes on from {named(step, unit)}" if step is not None else ""
 
 
 def explain_set_back(to: int, since: int, unit: str = STEP) -> str:

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headway.core.checkpoints import HOW, STEP
+from headway.core.checkpoints import HOW
 from headway.core.errors import BadInput
+from headway.core.steps import STEP
 from headway.core.wire_words import (
     Each,
     EachTask,
