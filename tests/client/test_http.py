@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
 from headway.client.http import Answer, error_from, healthy
 from headway.client.sdk import Client
 from headway.core.errors import BadInput, Conflict, HeadwayError, NotAllowed, NotFound, Unavailable
+from headway.settings import Settings
 from tests.client.fake_server import FakeServer
 
 
@@ -59,6 +61,21 @@ def test_a_call_survives_a_server_that_goes_and_comes_back(fake: FakeServer, cli
     assert [job["id"] for job in client.jobs()] == ["j1"]
     timer.join()
     assert "connection refused" in troubles[0]
+
+
+def test_a_connection_of_its_own_goes_to_a_server_that_takes_it(fake: FakeServer, client: Client) -> None:
+    gone = FakeServer()
+    gone.stop()
+    client.resolved = replace(client.resolved, settings=Settings(server_url=f"{gone.url}, {fake.url}"))
+    for link in (client.link, client.link.another()):  # The second knows where to begin.
+        wire, base, _ = link.dial()
+        assert wire.name == f"127.0.0.1:{fake.port}"
+        assert base == "/api/v1"
+        wire.close()
+    fake.stop()
+    with pytest.raises(Unavailable, match="connection refused"):
+        client.link.dial()
+    fake.restart()
 
 
 @pytest.mark.parametrize(

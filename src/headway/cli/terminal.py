@@ -145,10 +145,8 @@ def _watch(client: Client, job: str, listener: socket.socket, ended: list[dict[s
 
 
 def _carry(client: Client, job: str, output: Output, near: socket.socket, port: int) -> None:
-    from headway.client.http import Link
-
     try:
-        far = Visit(Link(client.link.locate, client.link.patience_s), job, {"kind": "port", "port": port})
+        far = Visit(client.link.another(), job, {"kind": "port", "port": port})
     except HeadwayError as error:
         output.say(f"headway: {error.message}")
         near.close()

@@ -89,13 +89,21 @@ class Link:
         self._address: Address | None = None
         self._base = BASE
         self._turn = 0  # Which of several servers is asked.
+        self._several = 1  # How many there are.
         self._met = False  # A server that never answered is waited for only briefly.
 
     def _find(self) -> Address:
         """Where to ask: one of the servers, for as long as it answers."""
         found = self.locate()
         urls = [url.strip() for url in found.url.split(",") if url.strip()]
+        self._several = max(1, len(urls))
         return Address(urls[self._turn % len(urls)], found.token, found.ca_file) if len(urls) > 1 else found
+
+    def another(self) -> Link:
+        """A link of its own to the same servers, which begins with the one that answers this one."""
+        made = Link(self.locate, self.patience_s, self.on_trouble)
+        made._turn, made._met = self._turn, self._met
+        return made
 
     def call(
         self,
@@ -185,13 +193,21 @@ class Link:
             wire.close()
 
     def dial(self) -> tuple[Wire, str, dict[str, str]]:
-        """A connection of its own, with the path before every path, and the headers that say who we are."""
-        address = self.locate()
-        try:
-            wire, base = _connect(address, CONNECT_S_MAX)
-        except OSError as error:
-            raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
-        return wire, base, _headers(address, None)
+        """A connection of its own, with the path before every path, and the headers that say who we are.
+
+        To the server that answered last; of several, to the first that takes it.
+        """
+        first = self._turn
+        while True:
+            address = self._find()
+            try:
+                wire, base = _connect(address, CONNECT_S_MAX)
+            except OSError as error:
+                self._turn += 1
+                if self._turn - first >= self._several:
+                    raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
+            else:
+                return wire, base, _headers(address, None)
 
     def close(self) -> None:
         if self._wire is not None:
