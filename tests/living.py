@@ -15,7 +15,7 @@ from headway.client import embedded
 from tests.waiting import wait_until
 
 # A server that starts on a busy machine takes its time; who has met one waits as long for it to come back.
-PATIENT = {"HEADWAY_AUTO_START_S_MAX": "180"}
+PATIENT = {"HEADWAY_AUTO_START_S_MAX": "180", "HEADWAY_SERVER_WAIT_S": "180"}
 COMMAND_S_MAX = 600.0
 HEADWAY = [sys.executable, "-m", "headway.cli.main"]
 

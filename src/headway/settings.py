@@ -98,6 +98,10 @@ class Settings:
     oidc_client_id: str = knob("", "name under which the identity provider knows this server")
     oidc_client_secret_file: str = knob("", "file with the secret that the identity provider gave, if it gave one")
     oidc_domains: str = knob("", "e-mail domains, with commas, whose people become users when they first sign in")
+    server_wait_s: float = knob(
+        60.0,
+        "how long a command waits for a shared server that is away; unless it is set, 15 s for one never met before",
+    )
     auto_start_s_max: float = knob(60.0, "how long the command line waits for the embedded server to come up")
 
 

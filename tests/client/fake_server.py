@@ -21,7 +21,8 @@ TOKEN = "a-token"
 
 
 class FakeServer:
-    """Holds jobs and logs; `faults` are taken one per request: "drop-before", "drop-after", "cut", "away", 503."""
+    """Holds jobs and logs; `faults` are taken one per request: "drop-before", "drop-after", "cut", "away", 503,
+    "page 404" (not ours) and "page 502" (a proxy's)."""
 
     def __init__(self, port: int = 0) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -144,6 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._problem(503, "unavailable", "the disk is full")
         if fault == "away":
             return self._problem(503, "unavailable", "no server leads", carried_out=False)
+        if fault in ("page 404", "page 502"):
+            return self._page(int(fault.split()[1]))
         if path != "/health" and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self._problem(401, "not-allowed", "no valid token")
         answer = self._answer(path, query, body)
@@ -161,6 +164,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _drop(self) -> None:
         self.close_connection = True
+
+    def _page(self, status: int) -> None:
+        """As something else answers, or a proxy whose server is away."""
+        self.send_response(status)
+        self.send_header("Content-Length", "13")
+        self.end_headers()
+        self.wfile.write(b"<html></html>")
 
     def _problem(self, status: int, kind: str, detail: str, **more: Any) -> None:
         content = json.dumps({"type": kind, "title": kind, "status": status, "detail": detail, **more}).encode()

@@ -99,6 +99,21 @@ def test_who_follows_answers_itself_passes_on_or_points_to_the_leader(cluster: C
     assert ask(follower, "GET", f"/api/v1/jobs/{job}/wait?timeout_s=20")[1]["ended"]
 
 
+def test_a_command_that_finds_no_server_waits_for_the_next_one(cluster: Callable[..., Cluster]) -> None:
+    several = cluster(2)
+    user = several.user()
+    user.ok("ps")  # So it has met them; how long it waits is what anybody gets who sets nothing.
+    for server in several.servers:
+        server.kill()
+    env = {**os.environ, **several.env}
+    with subprocess.Popen([*HEADWAY, "submit", "--", "true"], env=env, stderr=subprocess.PIPE, text=True) as submitting:
+        assert submitting.stderr is not None
+        assert "connection refused; waiting up to" in submitting.stderr.readline()
+        several.servers[1].start()
+        assert submitting.wait(PATIENCE_S) == 0, submitting.stderr.read()
+    assert len(json.loads(user.ok("ps", "--json"))["jobs"]) == 1
+
+
 def test_a_leader_that_was_frozen_comes_back_as_a_follower(cluster: Callable[..., Cluster]) -> None:
     several = cluster(2)
     leader, epoch = several.lead_of()

@@ -26,6 +26,7 @@ def follow(
 ) -> int:
     """Tell the job's story as it grows; return the exit code that its end asks for."""
     client.on_trouble(_Troubles(output).tell)
+    client.link.on_wait = lambda sentence, left_s: None  # It is told as a trouble of the job's.
     client.link.patience_s = max(client.link.patience_s, AWAY_S_MAX)
     story = Story(client, job, on_wait=_Waiting(output).tell, **narrow)
     reader = Reader(output, raw)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from headway.client.patience import Acquaintances, hint_for, worth_waiting_s
 from headway.client.wire import FileBody, Wire
 from headway.core.errors import (
     BadInput,
@@ -28,7 +29,8 @@ from headway.core.errors import (
 BASE = "/api/v1"
 CONNECT_S_MAX = 5.0
 ANSWER_S_MAX = 60.0
-FIRST_S_MAX = 3.0
+SAY_AFTER_S = 1.0
+PROXY_ALONE = (502, 503, 504)  # What a proxy says while the server behind it is away.
 PAUSE_FIRST_S = 0.05
 PAUSE_S_MAX = 1.0
 
@@ -73,35 +75,45 @@ class Answer:
         return json.loads(self.body) if self.body else None
 
 
+class NotHeadway(Unavailable):
+    """Something answers there, and it is no Headway server."""
+
+
 class Link:
-    """A keep-alive connection that is made when it is needed and made again when it is lost."""
+    """A keep-alive connection that is made when it is needed and made again when it is lost.
+
+    `on_trouble` hears of every failed try; `on_wait` once in a call, when it lasts: what fails, and how long is waited.
+    """
 
     def __init__(
         self,
         locate: Callable[[], Address],
         patience_s: float = 30.0,
         on_trouble: Callable[[str], None] = lambda sentence: None,
+        met: Acquaintances | None = None,
     ) -> None:
         self.locate = locate
         self.patience_s = patience_s
         self.on_trouble = on_trouble
+        self.on_wait: Callable[[str, float], None] = lambda sentence, left_s: None
+        self.met = met  # None: every server is taken for one that was met.
         self._wire: Wire | None = None
         self._address: Address | None = None
         self._base = BASE
         self._turn = 0  # Which of several servers is asked.
-        self._several = 1  # How many there are.
-        self._met = False  # A server that never answered is waited for only briefly.
+        self.several = 1  # How many there are.
+        self._met = False  # One of the servers has answered this very link.
 
     def _find(self) -> Address:
         """Where to ask: one of the servers, for as long as it answers."""
         found = self.locate()
         urls = [url.strip() for url in found.url.split(",") if url.strip()]
-        self._several = max(1, len(urls))
+        self.several = max(1, len(urls))
         return Address(urls[self._turn % len(urls)], found.token, found.ca_file) if len(urls) > 1 else found
 
     def another(self) -> Link:
         """A link of its own to the same servers, which begins with the one that answers this one."""
-        made = Link(self.locate, self.patience_s, self.on_trouble)
+        made = Link(self.locate, self.patience_s, self.on_trouble, self.met)
         made._turn, made._met = self._turn, self._met
         return made
 
@@ -122,29 +134,33 @@ class Link:
         """
         target = path + _query(query)
         payload = data if body is None else json.dumps(body).encode()
-        began_at = time.monotonic()
-        give_up_at = began_at + self.patience_s
-        pause_s = PAUSE_FIRST_S
+        waiting = _Waiting(self)
         while True:
             try:
                 answer = self._try(method, target, payload, once, ANSWER_S_MAX + wait_s)
-                self._met = True
                 if answer.status < 400:
+                    self._meet()
                     return answer
                 assert self._address is not None
                 error = error_from(answer, self._address.url)
+                if isinstance(error, NotHeadway) and answer.status not in PROXY_ALONE:
+                    raise error
+                self._meet()
                 if not isinstance(error, Unavailable) or (once and not error.untouched):
                     raise error
-                trouble: HeadwayError = error
+                waiting.after(error, self.patience_s)
             except _Lost as lost:
-                trouble = lost.error
                 if once and lost.sent:
-                    raise Unavailable(f"{trouble.message}; whether it was carried out is not known") from None
-            if time.monotonic() + pause_s >= (give_up_at if self._met else min(give_up_at, began_at + FIRST_S_MAX)):
-                raise trouble
-            self.on_trouble(trouble.message)
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+                    raise Unavailable(f"{lost.error.message}; whether it was carried out is not known") from None
+                waiting.after(lost.error, lost.worth_s)
+
+    def _meet(self) -> None:
+        if not self._met and self.met is not None and self._address is not None:
+            self.met.remember(self._address.url)
+        self._met = True
+
+    def _knows(self, url: str) -> bool:
+        return self._met or self.met is None or self.met.knows(url)
 
     def stream(self, path: str, query: Mapping[str, object] | None, headers: Mapping[str, str]) -> Iterator[bytes]:
         """Yield the lines of a stream until it ends; a lost connection ends it with Unavailable."""
@@ -204,7 +220,7 @@ class Link:
                 wire, base = _connect(address, CONNECT_S_MAX)
             except OSError as error:
                 self._turn += 1
-                if self._turn - first >= self._several:
+                if self._turn - first >= self.several:
                     raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
             else:
                 return wire, base, _headers(address, None)
@@ -232,8 +248,10 @@ class Link:
         except OSError as error:
             self.close()
             self._turn += 1
-            said = f"no answer from {self._address.url if self._address else ''}: {_plain(error)}"
-            raise _Lost(Unavailable(said, "headway doctor looks for what is wrong"), sent) from None
+            url = self._address.url if self._address else ""
+            known = self._knows(url)
+            told = Unavailable(f"no answer from {url}: {_plain(error)}", hint_for(error, known))
+            raise _Lost(told, sent, worth_waiting_s(error, self.patience_s, known)) from None
         except BaseException:
             # Half an answer may be left in the connection (Ctrl-C): nobody must take it for the next one.
             self.close()
@@ -244,12 +262,39 @@ class Link:
 
 
 class _Lost(Exception):
-    """The connection broke: before anything was sent, or after."""
+    """The connection broke: before anything was sent, or after. It is worth so much waiting."""
 
-    def __init__(self, error: Unavailable, sent: bool) -> None:
+    def __init__(self, error: Unavailable, sent: bool, worth_s: float) -> None:
         super().__init__(error.message)
         self.error = error
         self.sent = sent
+        self.worth_s = worth_s
+
+
+class _Waiting:
+    """The pauses of one call, which grow, until it is no longer worth it."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._began_at = time.monotonic()
+        self._pause_s = PAUSE_FIRST_S
+        self._tries = 0
+        self._worth_s = 0.0  # Of several servers, the one that gives the most hope decides.
+        self._told = False
+
+    def after(self, trouble: HeadwayError, worth_s: float) -> None:
+        """Pause before the next try; raises the trouble when there shall be none. Each server is asked once."""
+        self._tries += 1
+        self._worth_s = max(self._worth_s, worth_s)
+        lasted_s = time.monotonic() - self._began_at
+        if lasted_s + self._pause_s >= self._worth_s and self._tries >= self._link.several:
+            raise trouble
+        self._link.on_trouble(trouble.message)
+        if lasted_s + self._pause_s >= SAY_AFTER_S and not self._told:
+            self._told = True
+            self._link.on_wait(trouble.message, self._worth_s - lasted_s)
+        time.sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
 
 
 def error_from(answer: Answer, url: str) -> HeadwayError:
@@ -260,7 +305,7 @@ def error_from(answer: Answer, url: str) -> HeadwayError:
         message = str(problem.get("detail") or problem.get("title") or f"status {answer.status}")
         hint = str(problem.get("hint") or "")
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Unavailable(f"{url} answered with status {answer.status}, and not as a Headway server does")
+        return NotHeadway(f"{url} answered with status {answer.status}, and not as a Headway server does")
     # No token, or a wrong one: the server may call it what it likes, for the caller it is "not allowed".
     by_status = STATUSES.get(answer.status, HeadwayError)
     error = (by_status if answer.status == 401 else KINDS.get(kind, by_status))(message, hint)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headway import settings
 from headway.client import embedded
 from headway.client.http import Address, Link
+from headway.client.patience import Acquaintances
 from headway.core.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -36,8 +37,12 @@ class Client:
         self.env = os.environ if env is None else env
         self.resolved = settings.load(self.env)
         self.home = settings.home_from(self.env)
-        patience_s = self.resolved.settings.auto_start_s_max if patience_s is None else patience_s
-        self.link = Link(self._locate, patience_s)
+        chosen = self.resolved.settings
+        # How long somebody says that he waits, he waits for strangers too: their address may be right.
+        insists = not chosen.server_url or self.resolved.sources["server_wait_s"] != "built in"
+        if patience_s is None:
+            patience_s = chosen.server_wait_s if chosen.server_url else chosen.auto_start_s_max
+        self.link = Link(self._locate, patience_s, met=None if insists else Acquaintances(self.home))
 
     def _locate(self) -> Address:
         return embedded.locate(self.resolved, self.home, self.env)
