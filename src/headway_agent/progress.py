@@ -19,6 +19,7 @@ STEPS_EVERY_S = 2.0  # How often a task's step is looked for, to ride along with
 STEPS_ALONE_S = 5.0  # and when it goes without any.
 SAY_AGAIN_S = 1.0  # What a reply did not answer for is said again, but not as fast as the server replies.
 SAVING_S_MIN = 2.0  # What takes longer to be kept, once a task is over, is told: its place is free meanwhile.
+STILL_IDLE_S = 20.0  # The tasks of a gang save together: who saves has begun so long after others were done.
 LAST_WORDS_S = 2.0  # Before a machine goes, what could not be kept is told.
 NOTICE_STALE_S = 60.0  # A machine that is still there so long after it should have gone, stays.
 
@@ -37,6 +38,8 @@ class Progress:
     step_told: int | None = None
     idle: int | None = None  # The newest step that others of its gang have saved, when it had written nothing.
     idle_told: int | None = None
+    idle_s: float = 0.0  # When it heard of that.
+    still_idle_told: int | None = None
     begun: bool = False  # The task is over, and what it left is being kept:
     salvaging: bool = False  # not all of it is in storage.
     saved_bytes: tuple[int, int] = (0, 0)  # Of it: in storage, and all.
@@ -49,12 +52,13 @@ class Told:
     keys: dict[str, list[str]] = field(default_factory=dict)  # By task: manifest keys and artifact paths.
     steps: dict[str, int] = field(default_factory=dict)
     idle: dict[str, int] = field(default_factory=dict)
+    still_idle: dict[str, int] = field(default_factory=dict)
     bad: list[Mapping[str, Any]] = field(default_factory=list)
     dumps: list[Mapping[str, Any]] = field(default_factory=list)
     notice: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.keys or self.steps or self.idle or self.bad or self.dumps or self.notice)
+        return bool(self.keys or self.steps or self.idle or self.still_idle or self.bad or self.dumps or self.notice)
 
 
 def of(state: State, key: str) -> Progress:
@@ -114,12 +118,13 @@ def wrote(state: State, task: str) -> None:
         state.progress[task].idle = None
 
 
-def others_saved(state: State, said: Mapping[str, int]) -> None:
+def others_saved(state: State, said: Mapping[str, int], now: float) -> None:
     """The server asks: others of these tasks' gangs have saved so many steps; have these begun to write anything?"""
     for key, step in said.items():
         task = state.tasks.get(key)
         if task is not None and key in state.going and not task.writes:
-            of(state, key).idle = step
+            mine = of(state, key)
+            mine.idle, mine.idle_s = step, mine.idle_s if mine.idle == step else now
 
 
 def _seen_step(mine: Progress, step: int) -> None:
@@ -208,6 +213,18 @@ def _untold_idle(state: State, again: bool = False) -> dict[str, int]:
     }
 
 
+def _untold_still_idle(state: State, now: float, again: bool) -> dict[str, int]:
+    """Who had written nothing a while after it heard that others have saved: a share would have been begun by then."""
+    return {
+        key: mine.idle
+        for key, mine in state.progress.items()
+        if mine.idle is not None
+        and key in state.tasks
+        and min(now, state.tasks[key].over_s or now) >= mine.idle_s + STILL_IDLE_S
+        and (again or mine.idle != mine.still_idle_told)
+    }
+
+
 def _untold_steps(state: State) -> dict[str, int]:
     return {
         key: mine.step
@@ -232,6 +249,11 @@ def add_to(body: dict[str, Any], state: State, now: float) -> Told:
         body["idle"] = dict(told.idle)
         for key, step in told.idle.items():
             state.progress[key].idle_told = step
+    told.still_idle = _untold_still_idle(state, now, body["full"]) if state.progress else {}
+    if told.still_idle:
+        body["still_idle"] = dict(told.still_idle)
+        for key, step in told.still_idle.items():
+            state.progress[key].still_idle_told = step
     checkpoints: list[Mapping[str, Any]] = []
     artifacts: list[Mapping[str, Any]] = []
     for key, mine in state.progress.items() if state.storage is not None else ():
@@ -271,7 +293,7 @@ def _aged(checkpoint: Mapping[str, Any], now: float) -> Mapping[str, Any]:
 
 def answered(state: State, told: Told, reply: Mapping[str, Any], now: float) -> None:
     """Drop what the server has answered for; the rest is said again."""
-    others_saved(state, reply.get("saved") or {})
+    others_saved(state, reply.get("saved") or {}, now)
     for key, steps in (reply.get("checkpoints_safe") or {}).items():
         mine = state.progress.get(key)
         for each in [one for one, said in mine.checkpoints.items() if said["step"] in steps] if mine else ():
@@ -299,6 +321,9 @@ def not_answered(state: State, told: Told) -> None:
     for key in told.idle:
         if key in state.progress:
             state.progress[key].idle_told = None
+    for key in told.still_idle:
+        if key in state.progress:
+            state.progress[key].still_idle_told = None
     for each in told.bad:
         if each["task"] in state.progress:
             state.progress[each["task"]].bad.append(each)

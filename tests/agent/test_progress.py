@@ -343,6 +343,21 @@ def test_a_task_that_has_written_nothing_answers_at_once_that_others_saved() -> 
     assert exchange(state)[0]["idle"] == {T: 30}, "and again where nobody heard it"
 
 
+def test_a_task_that_still_has_nothing_a_while_later_says_that_too() -> None:
+    state = a_gang()
+    exchange(state, saved={T: 15})
+    assert "still_idle" not in exchange(state)[0]
+    assert "still_idle" not in exchange(state, now=20.0, saved={T: 15})[0]
+    lost = agent.sync_body(state, {}, 21.0)
+    assert lost["still_idle"] == {T: 15}, "since it heard of it first"
+    agent.decide(state, NotAnswered(lost["seq"]), 21.0)
+    assert exchange(state, now=22.0)[0]["still_idle"] == {T: 15}
+    assert "still_idle" not in exchange(state, now=23.0)[0], "it is said once"
+    exchange(state, now=24.0, saved={T: 30})
+    agent.decide(state, Wrote(T), 25.0)
+    assert "still_idle" not in exchange(state, now=99.0)[0], "it has begun"
+
+
 def test_who_has_begun_to_write_or_may_have_does_not_answer() -> None:
     state = a_gang()
     agent.decide(state, Wrote(T), 1.0)

@@ -35,6 +35,9 @@ class Gang(Played):
     def is_idle(self, task: int, step: int, attempt: int = 1) -> None:
         self.say(self.nodes[task], idle={f"{self.id}/{attempt}/{task}": step})
 
+    def is_still_idle(self, task: int, step: int) -> None:
+        self.say(self.nodes[task], still_idle={f"{self.id}/1/{task}": step})
+
     def ends(self, task: int, attempt: int = 1, **outcome: Any) -> None:
         self.end(f"{self.id}/{attempt}/{task}", self.nodes[task], **outcome)
 
@@ -83,9 +86,10 @@ def test_each_task_is_given_its_own_and_the_others_files() -> None:
 def test_who_has_saved_nothing_is_given_what_the_first_saved() -> None:
     gang = Gang()
     gang.saves(0, 15)
+    gang.is_still_idle(1, 15)
+    assert gang.committed() == [15]
     gang.ends(1, idle=True)
     gang.ends(0)
-    assert gang.committed() == [15]
     key = f"jobs/{gang.id}/1/checkpoints/15-0.json"
     assert gang.resumes() == [
         {"step": 15, "key": key, "how": "renamed"},
@@ -111,12 +115,21 @@ def test_what_was_saved_when_told_to_end_needs_the_others_to_have_had_their_time
     assert [resume["step"] if resume else None for resume in resumes] == [from_step] * 2
 
 
+def test_who_is_interrupted_right_after_the_first_save_may_have_been_about_to_write_its_share() -> None:
+    gang = Gang()
+    gang.saves(0, 15)
+    gang.is_idle(1, 15)
+    gang.ends(0, cause="user_code")
+    gang.ends(1, cause="cancelled", idle=True)
+    assert (gang.committed(), gang.resumes()) == ([], [None, None])
+
+
 def test_an_answer_counts_though_its_node_is_lost_and_silence_does_not() -> None:
     for answered in (True, False):
         gang = Gang()
         gang.saves(0, 15)
         if answered:
-            gang.is_idle(1, 15)
+            gang.is_still_idle(1, 15)
         gang.say(gang.nodes[1], boot_id="another", agent_epoch=2, full=True, facts={"cpus": 8, "memory_bytes": 2**40})
         assert gang.committed() == ([15] if answered else [])
         assert gang.job(gang.id).state is State.STOPPING

@@ -38,26 +38,35 @@ TASK_1 = frozenset({1})
     [
         # Silence says nothing, however often the first has saved.
         (ONLY_FIRST, {}, []),
-        (ONLY_FIRST, {"over": TASK_1}, []),
         # It has heard of 15 and written nothing: perhaps its share of 15 is yet to be begun.
         (ONLY_FIRST, {"idle": {1: 15}}, []),
         # It has heard of a later one, and still has nothing.
         (ONLY_FIRST, {"idle": {1: 30}}, [15, 30]),
-        # It can't write any more.
-        (ONLY_FIRST, {"idle": {1: 15}, "over": TASK_1}, [15, 30]),
-        (ONLY_FIRST, {"idle": {1: 30}, "over": TASK_1}, [15, 30]),
-        (ONLY_FIRST, {"over": TASK_1, "never_wrote": TASK_1}, [15, 30]),
-        # It was killed: in its course it would have begun to save by then; told to end, it may not have come to it.
-        (ONLY_FIRST, {"over": TASK_1, "never_wrote": TASK_1, "cut_off": TASK_1}, [15, 30]),
-        ([share(22, late=True)], {"over": TASK_1, "never_wrote": TASK_1, "cut_off": TASK_1}, []),
-        ([share(22, late=True)], {"over": TASK_1, "never_wrote": TASK_1}, [22]),
+        # A while later it still has nothing.
+        ([share(15)], {"still_idle": {1: 15}}, [15]),
+        (ONLY_FIRST, {"still_idle": {1: 15}}, [15, 30]),
+        # It finished by itself, and wrote nothing.
+        ([share(15)], {"never_wrote": TASK_1, "finished": TASK_1}, [15]),
+        # It was told to end or was killed: by the second save it would have begun with the first,
+        (ONLY_FIRST, {"never_wrote": TASK_1}, [15, 30]),
+        (ONLY_FIRST, {"never_wrote": TASK_1, "cut_off": TASK_1}, [15, 30]),
+        # and of the newest it may have been about to write its share, also where it was asked right before.
+        ([share(15)], {"never_wrote": TASK_1, "idle": {1: 15}}, []),
+        ([share(15)], {"never_wrote": TASK_1, "cut_off": TASK_1}, []),
+        # Told to end as the others were, it ended without a save: unless it was killed before it came to it.
+        ([share(22, late=True)], {"never_wrote": TASK_1}, [22]),
+        ([share(22, late=True)], {"never_wrote": TASK_1, "cut_off": TASK_1}, []),
+        # That it had nothing when it was asked says nothing of a save on notice; nor does an end before the notice.
+        ([share(22, late=True)], {"never_wrote": TASK_1, "cut_off": TASK_1, "idle": {1: 22}}, []),
+        ([share(22, late=True)], {"still_idle": {1: 22}}, []),
+        ([share(22, late=True)], {"never_wrote": TASK_1, "finished": TASK_1}, []),
         # Who has saved once is one of those who save.
         (BOTH, {}, [15]),
-        (BOTH, {"over": TASK_1, "never_wrote": TASK_1}, [15]),
+        (BOTH, {"never_wrote": TASK_1}, [15]),
         # The last saves for all.
         ([share(15, 1), share(30, 1)], {"idle": {0: 30}}, [15, 30]),
         # Names that say "one of several" need the others.
-        ([share(15, sharded=True), share(30, sharded=True)], {"over": TASK_1, "never_wrote": TASK_1}, []),
+        ([share(15, sharded=True), share(30, sharded=True)], {"never_wrote": TASK_1}, []),
         # A log beside is no share, and makes nobody one of those who save.
         ([*ONLY_FIRST, share(15, 1, beside=True)], {}, []),
         ([*ONLY_FIRST, share(15, 1, beside=True)], {"idle": {1: 30}}, [15, 30]),
@@ -80,9 +89,15 @@ def test_where_all_saved_before_one_alone_is_not_enough() -> None:
     assert complete(settled([*BOTH, share(45, attempt=2)], attempt=2), Gang(2)) == [(1, 15)]
 
 
+def test_who_saved_in_an_attempt_is_one_of_those_who_save_in_the_next() -> None:
+    entries = [share(15, 1), share(20, attempt=2), share(40, attempt=2)]
+    assert complete(settled(entries, attempt=2, never_wrote=TASK_1, finished=TASK_1), Gang(2)) == []
+    assert complete(settled(entries[1:], attempt=2, never_wrote=TASK_1, finished=TASK_1), Gang(2)) == [(2, 20), (2, 40)]
+
+
 def test_who_begins_to_save_later_counts_from_then_on() -> None:
     entries = [*settled(ONLY_FIRST, idle={1: 30}), share(45, 1)]
-    entries = settled([*entries, share(45), share(60)], over=TASK_1, never_wrote=TASK_1)
+    entries = settled([*entries, share(45), share(60)], never_wrote=TASK_1)
     assert complete(entries, Gang(2)) == [(1, 15), (1, 30), (1, 45)]
 
 
@@ -107,7 +122,7 @@ def test_a_job_may_say_that_the_first_saves_for_all_or_that_all_do() -> None:
     found = newest([share(15), share(15, 1)], Gang(2, FIRST))
     assert found is not None
     assert [part.task for part in found.shares] == [0], "what another has is not given back"
-    assert settle(ONLY_FIRST, Gang(2, ALL), Standing(1, over=TASK_1, never_wrote=TASK_1)) == []
+    assert settle(ONLY_FIRST, Gang(2, ALL), Standing(1, never_wrote=TASK_1)) == []
 
 
 def test_nobody_is_asked_where_it_is_known_or_no_question() -> None:
@@ -117,7 +132,7 @@ def test_nobody_is_asked_where_it_is_known_or_no_question() -> None:
     assert question([share(15), share(15, 1)], Gang(2), 1) is None
     assert question(ONLY_FIRST, Gang(2), 1) == (30, TASK_1)
     assert question(ONLY_FIRST, Gang(3), 1) == (30, frozenset({1, 2}))
-    assert question(settled(ONLY_FIRST, over=TASK_1, never_wrote=TASK_1), Gang(2), 1) is None
+    assert question(settled(ONLY_FIRST, never_wrote=TASK_1), Gang(2), 1) is None
 
 
 def test_steps_that_are_counted_otherwise_are_not_matched_and_it_is_said_what_to_do() -> None:

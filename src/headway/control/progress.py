@@ -42,7 +42,10 @@ Stored = dict[str, tuple[Job, int, int]]
 def hear(desk: Desk, session: Session, request: SyncRequest) -> None:
     """Take over all that a sync says about progress. Before its reports: an end comes with what was saved last."""
     stored: Stored = {}
-    savers.hear(desk, session.node, [pair for pair in request.idle if not isinstance(pair, Refused)])
+    idle, still_idle = (
+        [pair for pair in said if not isinstance(pair, Refused)] for said in (request.idle, request.still_idle)
+    )
+    savers.hear(desk, session.node, idle, still_idle)
     for word, take in (
         ("checkpoints", _checkpoint),
         ("artifacts", lambda desk, session, told: _artifact(desk, session, told, stored)),

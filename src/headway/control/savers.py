@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from headway.control.book import Book
 from headway.control.desk import Desk
+from headway.control.trail import Heard
 from headway.core import checkpoints, savers
 from headway.core.checkpoints import AUTO, Gang, Whole
 from headway.core.events import Event
@@ -20,16 +21,21 @@ from headway.core.signals import Progressed
 from headway.core.wire_words import TaskKey
 
 
-def hear(desk: Desk, node: NodeId, said: Iterable[tuple[TaskKey, int]]) -> None:
-    """Take in which tasks of a node had written nothing when they heard that others have saved."""
+def hear(desk: Desk, node: NodeId, said: Iterable[tuple[TaskKey, int]], still: Iterable[tuple[TaskKey, int]]) -> None:
+    """Take in which tasks of a node had written nothing when they heard that others have saved, or still not later."""
+    _take_in(desk, node, said, desk.book.trail.idle)
+    _take_in(desk, node, still, desk.book.trail.still_idle)
+
+
+def _take_in(desk: Desk, node: NodeId, said: Iterable[tuple[TaskKey, int]], into: Heard) -> None:
     for (job_id, attempt, index), step in said:
         job = desk.book.jobs.get(job_id)
         if job is None or job.number != attempt:
             continue
         if any(task.index == index and task.node == node for task in job.alive):
             desk.touched.add(job_id)
-            heard = {task: of for task, of in desk.book.trail.idle.get(job_id, {}).items() if task[0] == attempt}
-            desk.book.trail.idle[job_id] = heard | {(attempt, index): max(step, heard.get((attempt, index), -1))}
+            heard = {task: of for task, of in into.get(job_id, {}).items() if task[0] == attempt}
+            into[job_id] = heard | {(attempt, index): max(step, heard.get((attempt, index), -1))}
             settle(desk, job)
 
 
@@ -49,10 +55,11 @@ def settle(desk: Desk, job: Job, ends: Mapping[int, Outcome | None] = MappingPro
     if job.attempt is None or gang.tasks == 1 or gang.saved_by != AUTO:
         return job
     over = {task.index: task.outcome for task in job.attempt.tasks if task.phase in OVER} | dict(ends)
-    idle = {index: step for (attempt, index), step in trail.idle.get(job.id, {}).items() if attempt == job.number}
-    never_wrote = frozenset(index for index, outcome in over.items() if outcome is not None and outcome.idle)
-    cut_off = frozenset(index for index, outcome in over.items() if outcome is not None and outcome.cut_off)
-    standing = Standing(job.number, idle, frozenset(over), never_wrote, cut_off)
+    said = {index: outcome for index, outcome in over.items() if outcome is not None and outcome.idle}
+    finished = frozenset(index for index, outcome in said.items() if outcome.unasked)
+    cut_off = frozenset(index for index, outcome in said.items() if outcome.cut_off)
+    idle, still_idle = _of_attempt(trail.idle, job), _of_attempt(trail.still_idle, job)
+    standing = Standing(job.number, idle, still_idle, frozenset(said), finished, cut_off)
     before = complete_steps(desk, job)
     noted = savers.settle(trail.checkpoints_of(job.id), gang, standing)
     if noted:
@@ -61,6 +68,10 @@ def settle(desk: Desk, job: Job, ends: Mapping[int, Outcome | None] = MappingPro
     _ask(desk.book, job, gang)
     fresh = [whole for step, whole in complete_steps(desk, job).items() if step not in before]
     return announce(desk, job, fresh)
+
+
+def _of_attempt(heard: Heard, job: Job) -> dict[int, int]:
+    return {index: step for (attempt, index), step in heard.get(job.id, {}).items() if attempt == job.number}
 
 
 def complete_steps(desk: Desk, job: Job) -> dict[int, Whole]:

@@ -16,6 +16,9 @@ from headway.core.progress_spec import PLAIN
 from headway.core.units import show_size
 from headway.store.protocol import Store
 
+Heard = dict[JobId, dict[tuple[int, int], int]]
+"""By job, attempt and task: the newest step that others had saved."""
+
 
 @dataclass
 class Trail:
@@ -27,9 +30,8 @@ class Trail:
     saving: dict[JobId, dict[int, tuple[int, int]]] = field(default_factory=dict)  # By task: bytes in storage, and all.
     asked: dict[JobId, tuple[int, int, frozenset[int]]] = field(default_factory=dict)
     # Whose tasks have said whether they save: attempt, the newest step of the others, and which tasks are asked.
-    idle: dict[JobId, dict[tuple[int, int], int]] = field(
-        default_factory=dict
-    )  # (attempt, task): having heard of what.
+    idle: Heard = field(default_factory=dict)  # Who had written nothing, having heard of what,
+    still_idle: Heard = field(default_factory=dict)  # and who still had not later.
     pending: dict[JobId, float] = field(default_factory=dict)  # Queued jobs with a limit: until when they wait.
 
     def checkpoints_of(self, job: JobId) -> tuple[Checkpoint, ...]:
@@ -55,6 +57,7 @@ class Trail:
         self.preparing.update((job, said) for job, said in older.preparing.items() if job in jobs)
         self.spoiled.update((job, count) for job, count in older.spoiled.items() if job in jobs)
         self.idle.update((job, said) for job, said in older.idle.items() if job in jobs)
+        self.still_idle.update((job, said) for job, said in older.still_idle.items() if job in jobs)
         self.asked.update((job, said) for job, said in older.asked.items() if job in jobs)
 
     def saved(self, job: JobId) -> str:
@@ -91,6 +94,7 @@ class Trail:
         if after is None or after.state.ended:
             for index in (
                 self.known, self.seen, self.preparing, self.spoiled, self.saving, self.pending, self.asked, self.idle,
+                self.still_idle,
             ):  # fmt: skip
                 if index:
                     index.pop(job.id, None)

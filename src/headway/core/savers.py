@@ -1,9 +1,10 @@
 """Who saves in a gang: every task its share, the first for all, or some of them. Found out from what is committed.
 
-That a task does not save is known by its agent's word ("the others have saved step 30, and mine has written nothing",
-"mine is over, and never wrote anything") or from before; silence says nothing. The tasks of a gang are taken to move
-together: where one has saved in its course, the others have begun to as well, or do not save. What was found out is
-written down with the shares (`Checkpoint.savers`): whoever reads them sees the same. control/savers.py asks and hears.
+That a task does not save is known by its agent's word ("others have saved step 30, and mine has written nothing",
+"still nothing a while later", "it is over, and never wrote anything") or from before; silence says nothing. Tasks of a
+gang are taken to move together, but not to the second: of the newest save one that was interrupted may have been about
+to write its share, and of one on notice all the more. Who has saved in an attempt is one who saves in the next. What
+was found out is written down with the shares (`Checkpoint.savers`). control/savers.py asks and hears.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ class Standing:
     """What is known of the tasks of an attempt beside what they have committed."""
 
     attempt: int
-    idle: Mapping[int, int] = field(default_factory=dict)  # Who had written nothing when it heard of which step.
-    over: frozenset[int] = frozenset()  # They will write no more.
-    never_wrote: frozenset[int] = frozenset()  # Of these: those that never did,
-    cut_off: frozenset[int] = frozenset()  # and those of them that may have been about to.
+    idle: Mapping[int, int] = field(default_factory=dict)  # Who had written nothing when it heard of which step,
+    still_idle: Mapping[int, int] = field(default_factory=dict)  # and who had not a while later.
+    never_wrote: frozenset[int] = frozenset()  # Who is over, and never did;
+    finished: frozenset[int] = frozenset()  # of them: those that ended well before they were told of any end,
+    cut_off: frozenset[int] = frozenset()  # and those that were killed or failed.
 
 
 def settle(entries: Sequence[Checkpoint], gang: Gang, standing: Standing) -> list[Checkpoint]:
@@ -37,22 +39,25 @@ def settle(entries: Sequence[Checkpoint], gang: Gang, standing: Standing) -> lis
     others = gang.everybody - savers - {task for each in mine for task in each.covers}
     if not savers or not others:
         return []
-    before = _before(entries, gang, standing.attempt)
-    quiet = frozenset[int]() if before is None else gang.everybody - before
+    since, before = _before(entries, gang, standing.attempt)
+    if others & before & _savers(each for each in entries if each.attempt >= max(1, since)):
+        return []
     open_ = [each for each in mine if not each.savers and each.task in savers]
-    if not any(all(_is_idle(task, each, standing, quiet) for task in others) for each in open_):
+    newest = max((each.step for each in open_), default=0)
+    asked = others & before
+    if not any(all(_is_idle(task, each, newest, standing) for task in asked) for each in open_):
         return []
     return [replace(each, savers=tuple(sorted(savers))) for each in open_]  # What holds of one holds of all.
 
 
-def _is_idle(task: int, share: Checkpoint, standing: Standing, quiet: frozenset[int]) -> bool:
-    """Whether a task has no share of this step: it knew of a later one, or of this before it was over."""
-    if task in quiet:
+def _is_idle(task: int, share: Checkpoint, newest: int, standing: Standing) -> bool:
+    """Whether a task has no share of this step: it knew of a later one, or cannot have been about to write it."""
+    if standing.idle.get(task, -1) > share.step:
         return True
-    heard = standing.idle.get(task, -1)
-    if task in standing.never_wrote and not (share.late and task in standing.cut_off):
-        return True
-    return heard > share.step or (heard == share.step and task in standing.over)
+    if share.late:  # It was told to end as well, and ended without a save of its own: unless it did not come to it.
+        return task in standing.never_wrote - standing.cut_off - standing.finished
+    had_time = standing.still_idle.get(task, -1) >= share.step
+    return had_time or task in standing.finished or (task in standing.never_wrote and share.step < newest)
 
 
 def question(entries: Sequence[Checkpoint], gang: Gang, attempt: int) -> tuple[int, frozenset[int]] | None:
@@ -69,11 +74,13 @@ def _savers(shares: Iterable[Checkpoint]) -> frozenset[int]:
     return frozenset(each.task for each in shares if not each.beside)
 
 
-def _before(entries: Sequence[Checkpoint], gang: Gang, attempt: int) -> frozenset[int] | None:
-    """Who saved in the newest attempt, up to this one, that has a complete checkpoint."""
+def _before(entries: Sequence[Checkpoint], gang: Gang, attempt: int) -> tuple[int, frozenset[int]]:
+    """The newest attempt, up to this one, that has a complete checkpoint, and who saved in it; 0 and all at first."""
     earlier = [whole for whole in gather(entries, gang) if whole.attempt <= attempt and whole.complete]
-    newest = max((whole.attempt for whole in earlier), default=None)
-    return None if newest is None else _savers(each for each in entries if each.attempt == newest)
+    if not earlier:
+        return 0, gang.everybody
+    newest = max(whole.attempt for whole in earlier)
+    return newest, _savers(each for each in entries if each.attempt == newest)
 
 
 def why_incomplete(whole: Whole, entries: Iterable[Checkpoint]) -> str:

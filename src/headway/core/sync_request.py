@@ -220,7 +220,8 @@ class SyncRequest:
     bad_checkpoints: tuple[BadCheckpoint | Refused, ...] = said(Each(Record(BadCheckpoint)), ())
     dumps: tuple[StackDump | Refused, ...] = said(Each(Record(StackDump)), ())
     steps: tuple[tuple[TaskKey, int] | Refused, ...] = said(EachTask(_COUNT), ())
-    idle: tuple[tuple[TaskKey, int] | Refused, ...] = said(EachTask(_COUNT), ())  # Had written nothing at this step.
+    idle: tuple[tuple[TaskKey, int] | Refused, ...] = said(EachTask(_COUNT), ())  # Had written nothing at this step,
+    still_idle: tuple[tuple[TaskKey, int] | Refused, ...] = said(EachTask(_COUNT), ())  # nor a while later.
 
     def refused(self) -> Iterator[tuple[str, Refused]]:
         """What of it was not taken, with the word that it stood under."""
@@ -230,7 +231,7 @@ class SyncRequest:
                     yield word, each
 
 
-SINGLY = ("checkpoints", "artifacts", "bad_checkpoints", "dumps", "steps", "idle")
+SINGLY = ("checkpoints", "artifacts", "bad_checkpoints", "dumps", "steps", "idle", "still_idle")
 """The words whose entries stand for themselves."""
 
 _REQUEST = Record(SyncRequest)
