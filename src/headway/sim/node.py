@@ -116,6 +116,7 @@ class Machine:
         self.up = True
         self.booted_at = self.world.now - self.world.between(5.0, 100.0)
         self.asleep_until = 0.0
+        self.simulation.oracle.machine_booted(self.name)
         self.world.tell(self.name, f"booted as {self.boot_id}")
         self.start_agent()
 

@@ -295,6 +295,10 @@ class Oracle:
     def machine_died(self, node: str) -> None:
         self.lapses[node].append(self.world.now)
 
+    def machine_booted(self, node: str) -> None:
+        """Its lease ended with the boot before: the next one may be shorter."""
+        self.lease_until.pop(node, None)
+
     def fell_asleep(self, node: str) -> None:
         if self.on_node[node]:
             self._leased(node, self._somebody_on(node))
