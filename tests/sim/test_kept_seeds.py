@@ -24,7 +24,7 @@ KEPT = {
     123: "a rank failed before it could save, and was taken for one that does not: half a checkpoint was resumed",
     187: "who saves was forgotten when retention let the attempt before go, and a save on notice was lost",
     352: "a node answered that it had written nothing before it had heard of the write that was under way",
-    740: "a task was killed before its share of a save on notice, having said that it had nothing yet: half was resumed",
+    740: "a task was killed before its share of a save on notice, and had said that it had none: half was resumed",
     803: "a rank failed 40 ms after its node had saved, and the others were taken for ones that do not save",
     3691: "a machine's lease was judged by one that the boot before had held",
     2444: "a keeper died before it heard that it may forget a task; its successor brought it up, and it was never gone",
