@@ -172,15 +172,13 @@ def measure(store_url: str, agents: int = AGENTS) -> Found:
 
 
 async def _measure(mine: House, agents: int) -> Found:
-    from headway.control.accounts import shared_signer
+    from headway.control.sealing import KeyRing
+    from headway.control.signing import Signing
     from headway.engines.agent_zip import build
-    from headway.store.sql import SqlStore
 
     url = urlsplit(mine.read("server.json")["url"])
     store_url = mine.env["HEADWAY_STORE_URL"]
-    store = SqlStore.open(store_url, migrating=False)
-    signer = shared_signer(store)
-    store.close()
+    signer = Signing(KeyRing(mine.home / "config/secrets.keys")).signer
     mine.connect().ask("PATCH", "/pools/crowd", {"engine": "local", "min": 0, "max": agents})
     crowd = Crowd((url.hostname or "", url.port or 0), build().version, signer.token_for, agents)
     begin = time.monotonic()

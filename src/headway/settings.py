@@ -84,7 +84,9 @@ class Settings:
     preemption: str = knob("off", "whether more important jobs may end less important ones: on or off")
     preemptions_most: int = knob(3, "how often one job may be preempted")
     repair_s: float = knob(300.0, "how long a gang that lost a node keeps its other places")
-    secrets_key_file: str = knob("", "keys that seal secrets; empty means secrets.keys in the config directory")
+    secrets_key_file: str = knob(
+        "", "keys that seal secrets and sign; empty means secrets.keys in the config directory"
+    )
     bundle: str = knob("auto", "when the project travels with a job: auto (with a shared server), always, never")
     bundle_bytes_max: int = knob(64 * 2**30, "the largest tree that a bundle may become on a node, all copies counted")
     accounts: str = knob("off", "whether users sign in: on (a shared server) or off (the owner of this home alone)")

@@ -40,6 +40,7 @@ def back_up(resolved: Resolved, home: Home, to: Path) -> dict[str, Any]:
 def restore(resolved: Resolved, home: Home, of: Path, allow_missing: bool = False) -> dict[str, Any]:
     """Fill an empty database and storage from a copy; what is missing in it is found before anything is written."""
     from headway.control import backup
+    from headway.control.signing import CHECK
     from headway.store.databases import Database
     from headway.store.dumping import check_empty, load, rows_of
     from headway.store.migrate import migrate as bring_to
@@ -66,6 +67,7 @@ def restore(resolved: Resolved, home: Home, of: Path, allow_missing: bool = Fals
         rows = load(database, of / backup.TABLES, note["revision"], lambda revision: bring_to(url, revision))
         store = open_store(resolved.settings, home)
         look_at_storage(store, storage, resolved.settings, accept=True)  # Here the objects are from now on.
+        store.put_shared_value(CHECK, "")  # Whose key file it is says the first server that starts.
         store.close()
     finally:
         database.close()

@@ -23,7 +23,7 @@ from typing import Any
 import structlog
 
 from headway.core.errors import BadInput, OperatorError, ServerTaken, for_log
-from headway.core.model import Pool
+from headway.core.model import NodeId, Pool
 from headway.settings import Home, Resolved, Settings, is_loopback, url_at_home
 from headway.storage.protocol import Storage
 
@@ -125,13 +125,6 @@ def engines(lease_s_min: float = 0.0) -> dict[str, Callable[[Pool], Pool]]:
 
     found = {"local": local.read_options, "slurm": slurm.read_options, "ssh": ssh_options.read_options}
     return {name: with_lease_of(lease_s_min, read) for name, read in found.items()}
-
-
-def house_id(signer: Any) -> str:
-    """A name for all servers that share one store: what they have on a host is theirs together, and nobody else's."""
-    import hashlib
-
-    return hashlib.sha256(signer.server_token("house").encode()).hexdigest()[:12]
 
 
 def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
@@ -265,7 +258,7 @@ def store_url(settings: Settings, home: Home) -> str:
 
 
 def key_ring(settings: Settings, home: Home) -> Any:
-    """What seals secrets. A server that shares its database is given its keys: all of them need the same."""
+    """What seals secrets and signs tokens. All servers that share a database need the same keys."""
     from headway.control.sealing import KeyRing
 
     path = Path(settings.secrets_key_file).expanduser() if settings.secrets_key_file else home.config / "secrets.keys"
@@ -317,11 +310,13 @@ def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = Fa
     from headway.api.services import Hub, Services
     from headway.control.leadership import Away
     from headway.control.saying import hide
+    from headway.control.signing import ready
     from headway.engines.agent_zip import build
     from headway.store.protocol import ServerSeen
 
     settings = resolved.settings
     store, storage, agent = open_store(settings, home), open_storage(settings, home), build()
+    ready(store, ring := key_ring(settings, home), is_shared(settings), time.time())
     found = look_at_storage(store, storage, settings, accept_storage)
     hide(token := read_token(home))
     standing = Standing(leading=False)
@@ -332,7 +327,7 @@ def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = Fa
     services = Services(
         settings, store, storage, Away(lambda: standing.leader), Hub(), token, agent.data, agent.version,
         new_id, time.time(), time.time, time.monotonic, about, standing, engines(settings.lease_s_min),
-        key_ring(settings, home),
+        ring,
     )  # fmt: skip
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     place = storage.local_dir() or settings.storage_url
@@ -366,7 +361,7 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
         for each in collecting:
             each.dropped(said.dropped)
 
-    key, version_ = services.signer.key, server.agent.version
+    key, version_ = services.signer.gangs, server.agent.version
     cycle = Cycle(store, settings, [], epoch, time.monotonic(), publish, version_, new_id, key, Aside(), told)
     cycle.servers = server.addresses
     control = ControlThread(cycle, on_lost_lead, sure)
@@ -381,24 +376,28 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
 
 def engine_maker(server: Server) -> Callable[[Pool], Any]:
     """How the engine of a pool is made."""
+    from headway.control.signing import house_id
     from headway.engines.local import ElsewhereEngine, LocalEngine, place_of
     from headway.engines.slurm import SlurmEngine
     from headway.engines.ssh import SshEngine
 
-    settings, agent, signer = server.resolved.settings, server.agent, server.services.signer
+    settings, agent, services = server.resolved.settings, server.agent, server.services
     home, several = home_of_nodes(settings, server.home), is_shared(settings)
-    here, house = place_of(home, socket.gethostname()), house_id(signer)
+    here, house = place_of(home, socket.gethostname()), house_id(server.store)
     urls = server.addresses if several else None
+
+    def token_for(node: NodeId) -> str:
+        return str(services.signer.token_for(node))  # By the newest key, whenever it is asked for.
 
     def engine_for(pool: Pool) -> Any:
         advertised = ",".join(server.addresses()) if several else server.me.address
         if pool.engine == "slurm":
-            return SlurmEngine(pool, house, advertised, signer.code_for, settings)
+            return SlurmEngine(pool, house, advertised, services.signer.code_for, settings)
         if pool.engine == "ssh":
-            return SshEngine(server.home, pool, agent, settings, advertised, house, signer.token_for, server.url)
+            return SshEngine(server.home, pool, agent, settings, advertised, house, token_for, server.url)
         if pool.options.get("at", here) != here:
             return ElsewhereEngine()
-        return LocalEngine(home, pool, agent, server.storage.local_dir(), settings, signer.token_for, server_urls=urls)
+        return LocalEngine(home, pool, agent, server.storage.local_dir(), settings, token_for, server_urls=urls)
 
     return engine_for
 

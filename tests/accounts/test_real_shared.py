@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.control.accounts import shared_signer
-from headway.store.sql import SqlStore
+from headway.control.sealing import KeyRing
+from headway.control.signing import Signing
 from tests.accounts.vaults import a_vault
 from tests.living import Living
 from tests.waiting import PATIENCE_S, wait_until
@@ -132,10 +132,7 @@ def test_people_sign_in_over_tls_and_train(shared: Living, tmp_path: Path) -> No
 
     # A node has a token of its own; it opens nothing else.
     wait_until(lambda: not (shared.home / "state/nodes/local-1/token").exists(), what="the agent to take its token")
-    (database,) = shared.home.rglob("headway.db")
-    store = SqlStore.open(f"sqlite:///{database}")
-    node_token = shared_signer(store).token_for("local-1")
-    store.close()
+    node_token = Signing(KeyRing(shared.home / "config/secrets.keys")).signer.token_for("local-1")
     refused = shared.run("ps", env={**shared.env, "HEADWAY_TOKEN": node_token, "HEADWAY_SERVER_URL": url})
     assert refused.returncode == 4
     assert "its node alone" in refused.stderr

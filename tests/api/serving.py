@@ -20,6 +20,7 @@ from headway.api.listening import http_server
 from headway.api.services import Hub, Services
 from headway.control.cycle import Cycle
 from headway.control.leadership import Away
+from headway.control.sealing import KeyRing
 from headway.control.thread import ControlThread
 from headway.core.model import Pool
 from headway.settings import Settings
@@ -59,6 +60,7 @@ class Serving:
         self.services = Services(
             self.settings, self.store, self.storage, self.control, hub, TOKEN, b"", "", lambda: f"j{next(numbers)}",
             time.time(), time.time, time.monotonic, {"version": "0"},
+            ring=KeyRing(folder.with_name(f"{folder.name}.keys")),
         )  # fmt: skip
         self._listen()
 

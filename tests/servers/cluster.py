@@ -137,6 +137,7 @@ class Cluster:
                 "HEADWAY_STORAGE_URL": str(self.root / "storage"),
                 "HEADWAY_LOCAL_DIR": str(self.root / "local"),
                 "HEADWAY_TOKEN": TOKEN,
+                "HEADWAY_SECRETS_KEY_FILE": str(self.root / "secrets.keys"),
                 **self.settings,
             }
             fresh.append(OneServer(home, env))

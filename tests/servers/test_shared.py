@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headway.control.accounts import shared_signer
-from headway.store.sql import SqlStore
+from headway.control.sealing import KeyRing
+from headway.control.signing import Signing
 from tests.certificates import certified
 from tests.servers.cluster import TOKEN, Cluster, OneServer
 from tests.servers.test_takeover import follower_of
@@ -92,9 +92,7 @@ def test_people_tokens_and_trust_are_the_same_on_every_server(cluster: Callable[
 
     # A node's token is good for its node's calls alone, on either; the follower points to the leader.
     assert not list((several.root / "local").rglob("token")), "its agent has taken it away"
-    store = SqlStore.open(several.store_url)
-    node = shared_signer(store).token_for("local-1")
-    store.close()
+    node = Signing(KeyRing(several.root / "secrets.keys")).signer.token_for("local-1")
     for server in (leader, follower):
         assert talk.ask(server, "GET", "/jobs", token=node)[0] == 403
     status, answer = talk.ask(follower, "POST", "/agent/sync", {"node": "local-1"}, token=node)

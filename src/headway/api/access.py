@@ -26,7 +26,7 @@ from headway.control.auditing import Recording, recording
 from headway.core.actor import HOUSE, NEEDED_ROLE, Actor, Right
 from headway.core.errors import HeadwayError, NotAllowed
 from headway.core.model import Job
-from headway.core.tokens import NODE, SERVER
+from headway.core.tokens import NODE, Signer
 
 OPEN_PATHS = frozenset(path for (_, path), right in RIGHTS.items() if right is Right.OPEN)
 REMEMBERED_MOST = 20_000
@@ -73,7 +73,8 @@ class Gate:
         self._app = app
         self._services = services
         self._house = f"Bearer {services.token}".encode()
-        self._signed: dict[bytes, Actor] = {}  # By the hash of what was shown; signatures do not go stale.
+        self._signed: dict[bytes, Actor] = {}  # By the hash of what was shown; good as long as the keys are.
+        self._signer: Signer | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
@@ -103,6 +104,8 @@ class Gate:
         if hmac.compare_digest(given, self._house):
             return HOUSE
         seen = hashlib.sha256(given).digest()
+        if self._signer is not self._services.signer:
+            self._signed, self._signer = {}, self._services.signer
         known = self._signed.get(seen)
         if scope["path"].startswith("/agent/objects/") and b"signature=" in scope["query_string"]:
             return BEARER  # The address itself says what it opens; the routes of objects check it.
@@ -116,10 +119,7 @@ class Gate:
         bearer = self._services.signer.bearer(given.removeprefix(b"Bearer ").decode("latin-1"))
         if bearer is None:
             return None
-        kind, name = bearer
-        if kind == SERVER:
-            return Actor("server", name, admin=True)
-        return Actor("agent" if kind == NODE else "newcomer", name, node=name)
+        return Actor("agent" if bearer.kind == NODE else "newcomer", bearer.name, node=bearer.name)
 
 
 def note_known(scope: Scope) -> None:

@@ -17,7 +17,6 @@ from headway.api.badges import Badges, Recorder
 from headway.api.following import Standing
 from headway.api.sharing import Looks
 from headway.api.signing import Addresses
-from headway.control.accounts import shared_signer
 from headway.control.auditing import Recorded, recording
 from headway.control.bundles import Shelf
 from headway.control.commands import Command
@@ -25,6 +24,7 @@ from headway.control.cycle import Published
 from headway.control.leadership import Away
 from headway.control.progress_views import price_of
 from headway.control.sealing import KeyRing
+from headway.control.signing import Signing
 from headway.control.thread import ControlThread
 from headway.core.account import Price
 from headway.core.model import JobId, Node
@@ -172,12 +172,16 @@ class Services:
         return Recorder(self.store, self.shared, self.now)
 
     @cached_property
+    def _signing(self) -> Signing:
+        return Signing(self.ring, self.now)
+
+    @property
     def signer(self) -> Signer:
-        return shared_signer(self.store)
+        return self._signing.signer
 
     @cached_property
     def addresses(self) -> Addresses:
-        return Addresses(self.storage, self.signer.key, self.now, self.settings.signed_url_s)
+        return Addresses(self.storage, lambda: self.signer.addresses, self.now, self.settings.signed_url_s)
 
     @cached_property
     def shelf(self) -> Shelf:

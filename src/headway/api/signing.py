@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -21,7 +21,7 @@ METHODS = ("PUT", "GET")
 @dataclass(frozen=True, slots=True)
 class Addresses:
     storage: Storage
-    key: bytes  # What all servers of one store share.
+    keys: Callable[[], Sequence[bytes]]  # What all servers of one store share; the first signs.
     now: Callable[[], float]
     good_for_s: float
 
@@ -36,21 +36,23 @@ class Addresses:
     def _own(self, method: str, key: str) -> str:
         now = self.now()
         expires, given_ms = int(now + self.good_for_s), int(now * 1000)
-        signature = self._signature(method, key, expires, given_ms)
+        signature = _signature(self.keys()[0], method, key, expires, given_ms)
         return f"/agent/objects/{quote(key)}?expires={expires}&given={given_ms}&signature={signature}"
-
-    def _signature(self, method: str, key: str, expires: int, given_ms: int) -> str:
-        said = f"object {method}\n{expires}\n{given_ms}\n{key}".encode("utf-8", "surrogatepass")
-        return hmac.new(self.key, said, hashlib.sha256).hexdigest()
 
     def check(self, method: str, key: str, query: Mapping[str, str]) -> float:
         """Raise unless this address was given out for this method and object, and is still good. Returns since when."""
         times = [query.get("expires", ""), query.get("given", "")]
         right = all(each.isdecimal() and each.isascii() and len(each) < 16 for each in times)
         expires, given_ms = map(int, times) if right else (0, 0)
-        signature = self._signature(method, key, expires, given_ms)
-        if not right or not hmac.compare_digest(query.get("signature", "").encode(), signature.encode()):
+        signatures = [_signature(each, method, key, expires, given_ms) for each in self.keys()]
+        shown = query.get("signature", "").encode()
+        if not right or not any(hmac.compare_digest(shown, signature.encode()) for signature in signatures):
             raise NotAllowed("the address is not one that this server has signed", "ask for a new one: /agent/urls")
         if expires < self.now():
             raise NotAllowed("the address is no longer good", "ask for a new one: /agent/urls")
         return given_ms / 1000
+
+
+def _signature(secret: bytes, method: str, key: str, expires: int, given_ms: int) -> str:
+    said = f"object {method}\n{expires}\n{given_ms}\n{key}".encode("utf-8", "surrogatepass")
+    return hmac.new(secret, said, hashlib.sha256).hexdigest()

@@ -13,18 +13,12 @@ from headway.control.desk import Desk
 from headway.core.accounts import Accounts, Membership, Project, Token, User, check_name, check_role
 from headway.core.actor import Actor
 from headway.core.errors import Conflict, NotFound
-from headway.core.tokens import KEY_BYTES, Signer, hashed
+from headway.core.tokens import hashed
 from headway.store.protocol import Store
 
-NODE_KEY = "node-tokens"
 PREFIX = "hw_"
 PREFIX_BYTES, SECRET_BYTES = 5, 32
 NOTED_EVERY_S = 60.0
-
-
-def shared_signer(store: Store) -> Signer:
-    """What signs the tokens of nodes: with one key for all servers of a store, made by the first of them."""
-    return Signer(bytes.fromhex(store.shared_key(NODE_KEY, secrets.token_hex(KEY_BYTES))))
 
 
 def new_token() -> tuple[str, str, str]:

@@ -1,8 +1,7 @@
-"""Sealing secrets with AES-256-GCM: keys from a file that only the server reads, the first of them for what is new.
+"""The key file, which only the server reads, and the sealing of secrets with it (AES-256-GCM).
 
-A key file has a line for each key: its id and 32 bytes in base64. To rotate: put a new line on top, let `headway secret
-rotate` seal everything anew, then remove the old lines. The file is read again when it changes, so that all servers
-of a store can share it.
+It has a line for each key: its id and 32 bytes in base64. The first is for what is new; all open and accept. The file
+is read again when it changes, so that all servers of a store can share it. What else is made from it: signing.py.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ import base64
 import binascii
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +64,22 @@ class KeyRing:
     def newest(self) -> str:
         return next(iter(self._fresh()))
 
+    def keys(self) -> dict[str, bytes]:
+        """All keys by their ids, the newest first, as the file has them now."""
+        return dict(self._fresh())
+
+    def make_sure(self) -> None:
+        """See that there is a file, with at least one key in it."""
+        if not self.path.exists():
+            self._write(new_key_line())
+        self._fresh()
+
+    def write(self, keys: Mapping[str, bytes]) -> None:
+        """Have these keys in the file from now on, in this order; a crash leaves the file of before, or this one."""
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        _write_privately(draft, "".join(key_line(name, key) for name, key in keys.items()))
+        os.replace(draft, self.path)
+
     def _fresh(self) -> dict[str, bytes]:
         try:
             seen = self.path.stat()
@@ -82,18 +98,27 @@ class KeyRing:
 
     def _write(self, line: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
-            handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            return  # Somebody else was quicker.
-        with os.fdopen(handle, "w") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        _write_privately(draft, line)
+        with suppress(FileExistsError):  # Somebody else was quicker.
+            os.link(draft, self.path)
+        draft.unlink()
+
+
+def _write_privately(path: Path, text: str) -> None:
+    handle = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def new_key_line() -> str:
-    return f"{secrets.token_hex(4)} {base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}\n"
+    return key_line(secrets.token_hex(4), secrets.token_bytes(KEY_BYTES))
+
+
+def key_line(name: str, key: bytes) -> str:
+    return f"{name} {base64.b64encode(key).decode()}\n"
 
 
 def read_keys(text: str, where: str) -> dict[str, bytes]:

@@ -30,7 +30,7 @@ NEEDED_ROLE = {Right.VIEW: "viewer", Right.CHANGE: "member", Right.MANAGE: "admi
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Whoever makes a call: `house` (the private token of a home), `user`, `service`, `agent`, `newcomer` or `server`.
+    """Whoever makes a call: `house` (the private token of a home), `user`, `service`, `agent` or `newcomer`.
 
     A newcomer is an ordered node that asks for its token.
     """

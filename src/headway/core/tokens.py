@@ -1,7 +1,8 @@
-"""Tokens that need no memory: what a node's agent, or another server of the same store, shows. Pure.
+"""Tokens that need no memory: what a node's agent shows, and what an ordered node shows to be given that. Pure.
 
-Such a token names its bearer and is signed with a key that all servers of one store share. Tokens of people are random
-and kept (hashed) in the store: control/accounts.py.
+Such a token names its bearer and is signed with a key that only servers have, in a file beside the database. Each kind
+has a key of its own, made from that file's by a label. Tokens of people are random and kept (hashed) in the store:
+control/accounts.py.
 """
 
 from __future__ import annotations
@@ -9,46 +10,67 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
-NODE, SERVER, NEWCOMER = "hwn", "hws", "hwe"
+NODE, NEWCOMER = "hwn", "hwe"
+LABELS = {NODE: "tokens of nodes", NEWCOMER: "codes of ordered nodes"}
+ADDRESSES, GANGS = "addresses of objects", "keys of gangs"
 KEY_BYTES = 32
 NAME_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """Makes and reads signed names. The key is what `Store.shared_key` gives."""
+class Bearer(NamedTuple):
+    """Whom a token was signed for."""
 
-    key: bytes
+    kind: str
+    name: str
+    fresh: bool = True  # Signed with the newest key.
+
+
+def derived(key: bytes, label: str) -> bytes:
+    """A key for one use. Who has it learns nothing of the key that it was made from, nor of any other use."""
+    return hmac.digest(key, f"headway: {label}".encode(), "sha256")
+
+
+class Signer:
+    """Makes and reads signed names. The first key signs, all are accepted.
+
+    `before` signed what a database of before had handed out; nodes still show it until they have been given another.
+    """
+
+    def __init__(self, keys: Sequence[bytes], before: Sequence[bytes] = ()) -> None:
+        self._keys = {kind: [derived(key, label) for key in keys] for kind, label in LABELS.items()}
+        self._before = list(before)
+        self.addresses = [derived(key, ADDRESSES) for key in keys]
+        self.gangs = derived(keys[0], GANGS)
 
     def token_for(self, node: str) -> str:
-        """The token of a node's agent. The same at every server, at any time."""
-        return self._signed(NODE, node)
+        """The token of a node's agent. The same at every server, until the keys are rotated."""
+        return _signed(self._keys[NODE][0], NODE, node)
 
     def code_for(self, node: str) -> str:
         """For this an ordered node is given its token, once. It may stand where a platform keeps it: api/agents.py."""
-        return self._signed(NEWCOMER, node)
+        return _signed(self._keys[NEWCOMER][0], NEWCOMER, node)
 
-    def server_token(self, server: str) -> str:
-        """What a server shows to another one of the same store when it passes a call on."""
-        return self._signed(SERVER, server)
-
-    def bearer(self, token: str) -> tuple[str, str] | None:
-        """The kind and the name that a token was signed for, or None if it was not signed here."""
+    def bearer(self, token: str) -> Bearer | None:
+        """Whom a token was signed for, or None if it was not signed here."""
         kind, _, rest = token.partition("_")
-        if kind not in (NODE, SERVER, NEWCOMER) or len(token) > 2 * NAME_MAX + 100:
+        if kind not in LABELS or len(token) > 2 * NAME_MAX + 100:
             return None
         try:
             name = base64.urlsafe_b64decode(rest.partition(".")[0] + "==").decode()
         except ValueError:
             return None
-        expected = self._signed(kind, name)
-        return (kind, name) if hmac.compare_digest(expected.encode(), token.encode()) else None
+        for number, key in enumerate(self._keys[kind] + self._before):
+            if hmac.compare_digest(_signed(key, kind, name).encode(), token.encode()):
+                return Bearer(kind, name, fresh=number == 0)
+        return None
 
-    def _signed(self, kind: str, name: str) -> str:
-        seal = hmac.digest(self.key, f"{kind}:{name}".encode(), "sha256")
-        return f"{kind}_{_text(name.encode())}.{_text(seal)}"
+
+def _signed(key: bytes, kind: str, name: str) -> str:
+    seal = hmac.digest(key, f"{kind}:{name}".encode(), "sha256")
+    return f"{kind}_{_text(name.encode())}.{_text(seal)}"
 
 
 def hashed(secret: str) -> str:

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from headway.core.accounts import Accounts, AuditEntry, Membership, Project, Token, User
 from headway.core.secrets import Secret
 from headway.store import rows, schema
+from headway.store.databases import Database
 from headway.store.rows import Row
 from headway.store.statements import Statements
 
@@ -72,6 +73,7 @@ class AccountTables:
     """For the store to inherit."""
 
     _sql: Statements
+    _database: Database
 
     def _reading(self) -> AbstractContextManager[sa.Connection]:
         raise NotImplementedError
@@ -127,6 +129,21 @@ class AccountTables:
             connection.exec_driver_sql(self._sql.lock)
             connection.exec_driver_sql(self._sql.insert_new(keys), (name, fresh))
             return str(connection.execute(sa.select(keys.c.key).where(keys.c.name == name)).scalar_one())
+
+    def shared_value(self, name: str) -> str:
+        keys = schema.shared_keys
+        with self._reading() as connection:
+            return str(connection.execute(sa.select(keys.c.key).where(keys.c.name == name)).scalar() or "")
+
+    def put_shared_value(self, name: str, value: str) -> None:
+        keys = schema.shared_keys
+        with self._writing() as connection:
+            self._database.wipe_what_is_deleted(connection)
+            connection.exec_driver_sql(self._sql.lock)
+            connection.execute(keys.delete().where(keys.c.name == name))
+            if value:
+                connection.execute(keys.insert().values(name=name, key=value))
+        self._database.wipe_deleted(keys.name)
 
     def _every(self, table: sa.Table, *where: Any) -> list[Any]:
         with self._reading() as connection:

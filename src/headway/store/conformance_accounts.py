@@ -26,6 +26,15 @@ class AccountConformance:
         assert store.shared_key("a", "second") == "first"
         assert store.shared_key("b", "other") == "other"
 
+    def test_a_shared_value_can_be_replaced_and_taken_away(self, store: Store) -> None:
+        assert store.shared_value("a") == ""
+        store.put_shared_value("a", "first")
+        assert store.shared_key("a", "second") == "first"
+        store.put_shared_value("a", "third")
+        assert store.shared_value("a") == "third"
+        store.put_shared_value("a", "")
+        assert store.shared_key("a", "fourth") == "fourth"
+
     def test_accounts_come_back_as_they_were_saved(self, store: Store) -> None:
         bob = User("bob")
         members = [Membership("vision", "bob", "viewer"), Membership("speech", "ada", "admin")]

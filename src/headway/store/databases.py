@@ -102,6 +102,25 @@ class Database:
         with raw.pipeline():
             yield
 
+    def wipe_what_is_deleted(self, connection: sa.Connection) -> None:
+        """Write zeros over what this connection deletes from now on; PostgreSQL wipes afterwards."""
+        if self.is_sqlite:
+            connection.exec_driver_sql("PRAGMA secure_delete=ON")
+
+    def wipe_deleted(self, table: str) -> None:
+        """Let the files of the database keep nothing of rows that are deleted; as far as others at work on it allow."""
+        words = "PRAGMA wal_checkpoint(TRUNCATE)" if self.is_sqlite else f"VACUUM {table}"
+        self.drop_writer()
+        with suppress(*self.out_of_order), self.reads.connect() as connection:
+            raw: Any = connection.connection.driver_connection
+            if self.is_sqlite:
+                raw.execute(words).close()
+            else:
+                connection.rollback()
+                raw.autocommit = True
+                raw.execute(words)
+                connection.invalidate()
+
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()

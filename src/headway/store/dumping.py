@@ -1,7 +1,7 @@
 """All tables of a database as one file, of one moment, and back into an empty database of either kind.
 
-The file is JSON, a line for each row, compressed; no tool of the database is needed. It holds what is secret as well
-(hashed tokens, the key that signs them, ciphertexts): whoever has the file has those. Objects are not its business.
+The file is JSON, a line for each row, compressed; no tool of the database is needed. It holds hashed tokens and
+ciphertexts, but no key: whoever has it without the key file can open and sign nothing. Objects are not its business.
 """
 
 from __future__ import annotations

@@ -82,3 +82,13 @@ class MemoryAccounts:
     def shared_key(self, name: str, fresh: str) -> str:
         with self._lock:
             return self._shared_keys.setdefault(name, fresh)
+
+    def shared_value(self, name: str) -> str:
+        with self._lock:
+            return self._shared_keys.get(name, "")
+
+    def put_shared_value(self, name: str, value: str) -> None:
+        with self._lock:
+            self._shared_keys.pop(name, None)
+            if value:
+                self._shared_keys[name] = value

@@ -433,7 +433,18 @@ class Store(Protocol):
 
     # --- keys ---
     def shared_key(self, name: str, fresh: str) -> str:
-        """The key of this name, the same for all servers of this store; where there is none yet, `fresh` becomes it."""
+        """The value of this name that all servers of this store share; where there is none yet, `fresh` becomes it.
+
+        Nothing that is kept here may open or sign anything: whoever has a copy of the store has it.
+        """
+        ...
+
+    def shared_value(self, name: str) -> str:
+        """The value of this name, or nothing."""
+        ...
+
+    def put_shared_value(self, name: str, value: str) -> None:
+        """Have another value; an empty one takes the name away, and leaves no trace of what was there."""
         ...
 
     def ended_before(self, when: float, limit: int) -> list[JobId]:

@@ -389,7 +389,7 @@ secrets = sa.Table(
     _text("created_by"),
     _float("created_at"),
 )
-# Keys that all servers of this store share.
+# What all servers of this store share, by name. No secrets: these are in the key file.
 shared_keys = sa.Table("shared_keys", metadata, _key("name", _Id), _text("key"))
 
 # Of Alembic's own making; named here so that an empty database can be made without it.
