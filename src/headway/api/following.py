@@ -7,23 +7,20 @@ hear must not go through a third party that could hold it back. While nobody lea
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.api import problems
+from headway.api.leader_wires import LeaderWire, LeaderWires
 from headway.control.leadership import NotLeader
 from headway.core.errors import BadInput, Unavailable
 
 LEADER_S_MAX = 8.0  # How long a request waits for a leader.
 AGENT_S_MAX = 2.0
-CONNECT_S_MAX = 3.0
 PIECE_BYTES = 64 << 10
 PASSED = b"headway-passed"
 
@@ -80,13 +77,6 @@ class Standing:
         return True
 
 
-def _trusting() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if os.environ.get("HEADWAY_AGENT_CA_FILE"):  # Set by wiring from `ca_file`, for agents and for this.
-        context.load_verify_locations(os.environ["HEADWAY_AGENT_CA_FILE"])
-    return context
-
-
 class LeaderGone(Exception):
     """The leader did not answer, or not to the end."""
 
@@ -97,6 +87,7 @@ class Front:
     def __init__(self, app: ASGIApp, standing: Standing) -> None:
         self._app = app
         self._standing = standing
+        self._wires = LeaderWires()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reads = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
@@ -119,7 +110,7 @@ class Front:
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, here_at_need: bool) -> None:
         standing = self._standing
         passed = any(name == PASSED for name, _ in scope["headers"])
-        passing = _Passing(scope, receive, send)
+        passing = _Passing(scope, receive, send, self._wires)
         dead = ""
         # A reader may ask the next leader after the first has gone; of a change, nobody knows whether it was made.
         for _ in range(2 if here_at_need or scope["method"] == "GET" else 1):
@@ -151,10 +142,11 @@ class Front:
 class _Passing:
     """One request on its way to the leader."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, wires: LeaderWires) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
+        self._wires = wires
         self._heard: list[Message] = []
         self.begun = False
 
@@ -191,17 +183,24 @@ class _Passing:
             self._heard.append(message)
 
     async def _exchange(self, url: str) -> None:
-        parts = urlsplit(url)
-        secure = _trusting() if parts.scheme == "https" else None
-        port = parts.port or (443 if secure else 80)
-        opened = asyncio.open_connection(parts.hostname, port, ssl=secure)
-        reader, writer = await asyncio.wait_for(opened, CONNECT_S_MAX)
+        wire = await self._wires.take(url)
         try:
-            connection = h11.Connection(h11.CLIENT)
-            await self._say(connection, writer, parts.netloc, parts.path.rstrip("/"))
-            await self._answer(connection, reader)
-        finally:
-            writer.close()
+            await self._ask(wire)
+        except (OSError, h11.RemoteProtocolError):
+            # A connection that was kept may have been closed this very moment. A question may be asked again on a new
+            # one; of a change nobody knows whether it was made, as when the leader dies.
+            if not wire.used or self.begun or self._scope["method"] not in ("GET", "HEAD"):
+                raise
+            await self._ask(await self._wires.take(url, fresh=True))
+
+    async def _ask(self, wire: LeaderWire) -> None:
+        try:
+            await self._say(wire.http, wire.writer, wire.parts.netloc, wire.parts.path.rstrip("/"))
+            await self._answer(wire.http, wire.reader)
+        except BaseException:
+            wire.close()
+            raise
+        self._wires.give_back(wire)
 
     async def _say(self, connection: h11.Connection, writer: asyncio.StreamWriter, host: str, prefix: str) -> None:
         scope = self._scope
@@ -213,7 +212,7 @@ class _Passing:
         headers = [(name, value) for name, value in scope["headers"] if name.lower() not in dropped]
         if has_body and not any(name.lower() == b"content-length" for name, _ in headers):
             headers.append((b"transfer-encoding", b"chunked"))
-        headers += [(b"host", host.encode()), (b"connection", b"close"), (PASSED, b"1")]
+        headers += [(b"host", host.encode()), (PASSED, b"1")]
         writer.write(connection.send(h11.Request(method=scope["method"], target=target, headers=headers)) or b"")
         more = has_body
         try:
