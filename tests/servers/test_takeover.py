@@ -112,6 +112,15 @@ def test_a_command_that_finds_no_server_waits_for_the_next_one(cluster: Callable
         several.servers[1].start()
         assert submitting.wait(PATIENCE_S) == 0, submitting.stderr.read()
     assert len(json.loads(user.ok("ps", "--json"))["jobs"]) == 1
+    # It took the place of the one that was killed; the other one is listed, for it may be missed.
+    again, gone = several.servers[1], several.servers[0]
+
+    def lines() -> list[str]:
+        return [each for each in user.ok("server", "status").splitlines() if each.startswith("server:")]
+
+    wait_until(lambda: any("is silent for" in each for each in lines()), what="the silence of the other")
+    assert sorted(each.split()[1] for each in lines()) == sorted([again.url, gone.url])
+    assert f"pid {again.pid} " in next(each for each in lines() if again.url in each)
 
 
 def test_a_leader_that_was_frozen_comes_back_as_a_follower(cluster: Callable[..., Cluster]) -> None:

@@ -14,6 +14,7 @@ from headway.api.documents import ANY
 from headway.api.services import Services, settled
 from headway.control.cycle import Cycle
 from headway.control.house_views import show_server
+from headway.control.roster import listed
 from headway.control.views import show_event, show_node
 
 HAPPENINGS = 20
@@ -55,7 +56,7 @@ def routes(services: Services) -> APIRouter:
 def _about(services: Services, projects: frozenset[str] | None) -> dict[str, Any]:
     store, troubles, epoch = services.store, [], None
     glance = store.glance()
-    servers = [show_server(each, glance) for each in store.servers()]
+    servers = [show_server(each, glance) for each in listed(store.servers(), glance.now)]
     if services.leading:
         cycle = services.control.cycle
         troubles = [f"{what}: {said}" for what, said in dict(cycle.troubles).items()]

@@ -176,10 +176,15 @@ def _page(told: dict[str, Any], now: float) -> str:
     lines = [f"{name + ':':<9} {value}" for name, value in facts if value not in (None, "")]
     lines += [f"trouble:  {sentence}" for sentence in told.get("troubles") or ()]
     for each in told.get("servers") or ():
-        stands = "leads" if each["leads"] else "follows" if each["there"] else "is silent"
+        stands = "leads" if each["leads"] else "follows" if each["there"] else silence(each)
         lines.append(f"server:   {each['address']} {stands} (pid {each['pid']} on {each['host']}, {each['version']})")
     happened = list(told.get("happened") or ())[:SHOWN]
     return "\n".join(lines + [f"happened: {happening(event, now)}" for event in happened])
+
+
+def silence(server: dict[str, Any]) -> str:
+    """Of a server that has not been seen: since when. One of an older version does not say."""
+    return f"is silent for {show_duration(server['silent_s'])}" if server.get("silent_s") else "is silent"
 
 
 def happening(event: dict[str, Any], now: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headway.control.book import Book
-from headway.control.leadership import SEEN_WITHIN_S
+from headway.control.roster import is_there
 from headway.core.pool_spec import show_pool
 from headway.core.queue_spec import show_queue
 from headway.store.protocol import Glance, JobFilter, ServerSeen, Store
@@ -65,5 +65,6 @@ def show_server(server: ServerSeen, glance: Glance) -> dict[str, Any]:
     return {
         **asdict(server),
         "leads": lead is not None and lead.server == server.name and lead.until > glance.now,
-        "there": glance.now - server.seen_at <= SEEN_WITHIN_S,
+        "there": is_there(server, glance.now),
+        "silent_s": max(0.0, glance.now - server.seen_at),
     }

@@ -17,6 +17,7 @@ import structlog
 
 from headway.control.clock import boottime_s
 from headway.control.cycle import Cycle
+from headway.control.roster import is_there, listed
 from headway.core.errors import HeadwayError, Unavailable, for_log
 from headway.core.events import Event
 from headway.store.protocol import Batch, Glance, Lead, ServerSeen, Store
@@ -26,8 +27,6 @@ log = structlog.get_logger()
 SURE = 0.9  # Share of the lease for which a leader itself relies on it: clocks do not run at exactly the same speed.
 SEEN_EVERY_S = 5.0
 LOOKED_EVERY_S = 1.0  # How often the other servers are looked up.
-SEEN_WITHIN_S = 15.0  # A server that was seen within it counts as there.
-FORGOTTEN_AFTER_S = 600.0
 JOINED_WITHIN_S = 10.0
 
 
@@ -272,11 +271,10 @@ class Leadership:
             self._seen_at = self._looked_at
         known = self._store.servers()
         now = max((each.seen_at for each in known), default=0.0)
-        there = [each.address for each in known if now - each.seen_at <= SEEN_WITHIN_S]
+        there = [each.address for each in known if is_there(each, now)]
         self.addresses = tuple(dict.fromkeys([self._me.address, *there]))
-        for each in known:
-            if now - each.seen_at > FORGOTTEN_AFTER_S:
-                self._store.drop_server(each.name)
+        for name in {each.name for each in known} - {each.name for each in listed(known, now)} - {self._me.name}:
+            self._store.drop_server(name)
 
     def _cannot_reach(self, why: str) -> None:
         if self.away_since is None:
