@@ -26,7 +26,6 @@ from headway_agent import (
 )
 from headway_agent.couriers import Courier, Inbox
 from headway_agent.decide import (
-    LAZY_AFTER_S,
     NOT_BEGUN,
     POLL_WAIT_S,
     Answered,
@@ -188,7 +187,7 @@ class Agent:
         if next_call(self.state, now):
             times.append(self.pace.at_s)
         elif self.state.changed:
-            times.append(max(now + IDLE_S, self.state.lazy_since_s + LAZY_AFTER_S))
+            times.append(max(now + IDLE_S, self.state.lazy_due_s))
         due_s = [self.progressing.due_s(), progress.next_due_s(self.state)]
         if not self.shipping:
             due_s.append(self._output_due_s())

@@ -7,7 +7,7 @@ requests are made in telling.py, how an end is named stands in outcomes.py, how 
 
 from __future__ import annotations
 
-from headway_agent import draining, moving, progress
+from headway_agent import draining, gangs, leaders, moving, progress
 from headway_agent.happenings import (
     Answered,
     ArtifactStored,
@@ -91,7 +91,6 @@ __all__ = [
 ]  # fmt: skip
 
 NOT_BEGUN = (HOLDING, PREPARING, CLAIMED)
-OLDER_S = 10.0  # So long an older leader is not believed.
 NOTICE_RESERVE_S = 5.0  # Of the time that is left to a machine, kept for what follows the end of its ranks.
 
 
@@ -161,10 +160,15 @@ def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
     task.anew = False
     moved = (task.address, task.port) != (fact.address, fact.port)
     task.address, task.port = fact.address, fact.port
+    begins = bool(task.duty.get("go"))
+    if begins and task.phase != CLAIMED and now < state.deadline_s and not _will_go(state, now):
+        _begin(state, task, gangs.alone(task.duty, task.address, task.port), now, acts)
+        return
     if task.phase != CLAIMED or moved:
         enter(state, task, CLAIMED, now)
-    if fact.task in state.go_waits:
-        _go(state, fact.task, state.go_waits[fact.task], now, acts)
+    if fact.task in state.go_waits or begins:
+        go = gangs.alone(task.duty, task.address, task.port) if begins else state.go_waits[fact.task]
+        _go(state, fact.task, go, now, acts)
 
 
 def _hold_failed(state: State, fact: HoldFailed, now: float, acts: list[Act]) -> None:
@@ -382,7 +386,7 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
     flight, reply = _landed(state, fact.seq), fact.reply
     if flight is None:
         return
-    if reply["leader_epoch"] < state.leader_epoch and _went_back(state, flight, now):
+    if reply["leader_epoch"] < state.leader_epoch and leaders.went_back(state, flight, now):
         state.leader_epoch = state.said = 0  # From here on it is like any new leader.
     if (reply["leader_epoch"], reply.get("said", 0)) < (state.leader_epoch, state.said):
         # A later reply came before it. What it says to do may have been done and forgotten since; by its digest the
@@ -417,20 +421,6 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
     version = reply.get("agent_version")
     if version and state.agent_version and version != state.agent_version:
         acts.append(Upgrade(version))
-
-
-def _went_back(state: State, flight: Flight, now: float) -> bool:
-    """Whether the server's database is an older one than before: restored, or a copy.
-
-    A leader is silent before the next one leads. So an older one that answers a call which was made after the later one
-    had answered was not replaced by it: it has another past. A copy may run beside the real one, so for a while, as
-    long as the lease allows, it is waited for whether the later one answers after all.
-    """
-    if flight.sent_s <= state.leader_heard_s:
-        return False
-    if not state.older_since_s:
-        state.older_since_s = now
-    return now - state.older_since_s >= min(OLDER_S, state.granted_s / 4 or OLDER_S)
 
 
 def _landed(state: State, seq: int) -> Flight | None:
@@ -481,6 +471,9 @@ def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act])
             return
         acts.append(Hold(key, duty))
     elif do == "claim":
+        if duty.get("go") and task is not None and task.phase == CLAIMED and not task.anew:
+            # An earlier agent held it, and died before it began.
+            _go(state, key, gangs.alone(duty, task.address, task.port), now, acts)
         return
     elif task is not None and task.phase == ENDED:
         # Heard before everybody had claimed, its end meant nothing to the server: it is said again.
@@ -521,8 +514,15 @@ def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[
         # Not at the keeper yet; or no lease, no user code: it goes once it is held, or with the next reply in time.
         state.go_waits[key] = duty
         return
+    _begin(state, task, duty, now, acts)
+
+
+def _begin(state: State, task: Task, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+    key = task.key
     state.go_waits.pop(key, None)
     acts.append(Go(key, duty.get("peers") or [], task.duty, duty.get("gang") or ()))
+    if task.duty.get("go"):
+        task.began_s = now  # Else the server knows: it said so.
     task.duty = {"grace_s": task.duty.get("grace_s", 30.0), "nodes": task.duty.get("nodes", 1)}
     enter(state, task, GOING, now)
 

@@ -228,16 +228,19 @@ class Keeper:
 
     def _start_some(self) -> None:
         self.oom_kills = processes.oom_kills()
-        room = SPAWNS_PER_TURN
+        room, begins = SPAWNS_PER_TURN, []
         while self.table.waiting and room > 0:
-            task = self.table.waiting.pop(0)
-            launch, moment = task.launch, time.time()
-            self._record(self.table.begun(task, moment))
+            begins.append(self.table.waiting.pop(0))
+            self._record(self.table.begun(begins[-1], time.time()))
+            room -= len(begins[-1].ranks)
+        # Before the first rank: what no keeper of this node knows has never begun, so it may be told of it again.
+        self._write_records()
+        for task in begins:
+            launch, moment = task.launch, task.started_at
             if task.limits:
                 self._grant(task)
             for rank, how in zip(list(task.ranks), launch["ranks"]):
                 self._start_rank(task, rank, how, launch)
-                room -= 1
             task.launch = {}
             self.spawned.append([task.key, moment, *keeping.watch_of(task).values()])
         os.chdir("/")  # Not to keep a user's directory busy.
@@ -346,22 +349,32 @@ class Keeper:
     # --- the journal ---
 
     def _write_journal(self) -> None:
+        """Write down what happened in this turn, and ends for good: they are told afterwards."""
         if not self.records:
             return
+        self._write_records()
+        if self.exits or self.over:
+            try:
+                os.fdatasync(self.journal)
+            except OSError as error:
+                self._not_written(error)
+        if self.journal_bytes > JOURNAL_BYTES_MAX:
+            self._rewrite_journal()
+
+    def _write_records(self) -> None:
         lines = b"".join(map(keeping.to_line, self.records))
         self.records = []
         try:
             write_all(self.journal, (b"\n" if self.torn else b"") + lines)
             self.torn = False
-            if self.exits or self.over:
-                os.fdatasync(self.journal)
         except OSError as error:
-            # A full disk: ranks go on and exits are told all the same; only a second accident would lose them.
-            self.torn = True
-            self.log.say("journal not written", error=str(error))
+            self._not_written(error)
         self.journal_bytes += len(lines)
-        if self.journal_bytes > JOURNAL_BYTES_MAX:
-            self._rewrite_journal()
+
+    def _not_written(self, error: OSError) -> None:
+        # A full disk: ranks go on and exits are told all the same; only a second accident would lose them.
+        self.torn = True
+        self.log.say("journal not written", error=str(error))
 
     def _rewrite_journal(self) -> None:
         path = self.node_dir.file("keeper.journal")

@@ -49,6 +49,7 @@ class Task:
     held: bool = True  # False once it was claimed and a new keeper could not take it.
     anew: bool = False  # It was claimed, and is being prepared for a new keeper.
     started_at: float = 0.0
+    began_s: float = 0.0  # When its ranks were told to begin.
     exits: list[Exit] = field(default_factory=list)  # In the order in which the keeper saw them.
     stopped: bool = False  # The server asked for its end.
     stop_grace_s: float | None = None
@@ -101,7 +102,7 @@ class State:
     go_waits: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # `go` that came without a lease.
     changed: dict[str, bool] = field(default_factory=dict)  # Reports to send; True where somebody waits for it.
     urgent: int = 0
-    lazy_since_s: float = 0.0
+    lazy_due_s: float = 0.0  # When the reports are sent that nobody waits for.
     ranges: list[Range] = field(default_factory=list)
     going: set[str] = field(default_factory=set)  # Tasks whose ranks may be alive.
     draining: set[str] = field(default_factory=set)  # Tasks that are over and have output to ship.

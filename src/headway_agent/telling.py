@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 PROTOCOL = 1
 POLL_WAIT_S = 20.0
-LAZY_AFTER_S = 1.0  # News that nobody waits for (a start) may ride along with other news for so long.
+LAZY_AFTER_S = 1.0  # News that nobody waits for may ride along with other news for so long,
+SOON_S = 0.1  # and so long a start of which the server does not know yet: most short tasks have ended by then.
 
 
 def digest_of(pairs: Mapping[str, str]) -> str:
@@ -64,7 +65,8 @@ def enter(state: State, task: Task, phase: str, now: float) -> None:
         state.reports_xor ^= mark(task.key, before)
     if after in DIGESTED:
         state.reports_xor ^= mark(task.key, after)
-    change(state, task.key, after not in ("running", "preparing"), now)
+    within_s = SOON_S if phase == GOING else LAZY_AFTER_S
+    change(state, task.key, after not in ("running", "preparing"), now, within_s)
 
 
 def unreport(state: State, task: Task) -> None:
@@ -73,10 +75,9 @@ def unreport(state: State, task: Task) -> None:
         state.reports_xor ^= mark(task.key, told)
 
 
-def change(state: State, key: str, urgent: bool, now: float) -> None:
+def change(state: State, key: str, urgent: bool, now: float, within_s: float = LAZY_AFTER_S) -> None:
     was = state.changed.get(key)
-    if was is None and not state.changed:
-        state.lazy_since_s = now
+    state.lazy_due_s = min(state.lazy_due_s, now + within_s) if state.changed else now + within_s
     state.changed[key] = bool(was) or urgent
     state.urgent += state.changed[key] - bool(was)
 
@@ -110,7 +111,7 @@ def next_call(state: State, now: float) -> str:
 def _news(state: State, now: float) -> bool:
     if state.urgent or state.ranges or state.full_due or state.troubles_due or progress.has_news(state, now):
         return True
-    return bool(state.changed) and now - state.lazy_since_s >= LAZY_AFTER_S
+    return bool(state.changed) and now >= state.lazy_due_s
 
 
 def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float = POLL_WAIT_S) -> dict[str, Any]:
@@ -155,6 +156,8 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
 
 def _report(state: State, task: Task, now: float) -> dict[str, Any]:
     report: dict[str, Any] = {"task": task.key, "phase": REPORTED[task.phase]}
+    if task.began_s:  # By itself: the server was told of no claim before.
+        report["began_ago_s"] = round(max(0.0, now - task.began_s), 3)
     if task.phase == CLAIMED:
         report.update(address=task.address, port=task.port)
     elif task.phase in (REFUSED, PREPARING):
@@ -174,6 +177,8 @@ def _report(state: State, task: Task, now: float) -> dict[str, Any]:
     else:
         if task.started_at:
             report["started_at"] = task.started_at
+        if task.began_s:
+            report.update(address=task.address, port=task.port)
         if task.stays:
             report["stays"] = {"outcome": dict(task.stays[0]), "left_s": round(max(0.0, task.stays[1] - now), 3)}
     return report

@@ -193,8 +193,8 @@ def test_news_goes_beside_the_held_sync_and_never_a_third() -> None:
 def test_a_start_alone_may_wait_a_little() -> None:
     state = a_going()
     state.flights[99] = agent.Flight(2.0, False, True, {}, [])
-    assert next_call(state, state.lazy_since_s + 0.5) == ""
-    assert next_call(state, state.lazy_since_s + 1.5) == "wake"
+    assert next_call(state, state.lazy_due_s - 0.05) == ""
+    assert next_call(state, state.lazy_due_s + 0.05) == "wake"
 
 
 def test_an_end_is_told_only_when_all_output_is_in_storage() -> None:

@@ -101,7 +101,7 @@ BECOMES = """
 placed           starting  starting    .         .          .          .          .          .         .      .
 claimed          .         .           running   .          .          .          .          .         .      .
 refused          .         .           queued    .          .          .          .          .         .      .
-overdue          .         .           queued    .          .          .          .          .         .      .
+overdue          .         .           stopping  .          .          .          .          .         .      .
 not prepared     .         .           failed    .          .          .          .          .         .      .
 spoiled          .         .           starting  .          .          .          .          .         .      .
 progressed       .         .           .         running    running    stopping   stopping   .         .      .
@@ -116,8 +116,8 @@ missing          .         .           .         queued     queued     failed   
 node lost        .         .           queued    queued     queued     failed     cancelled  .         .      .
 other node lost  .         .           .         .          .          .          .          .         .      .
 node anew        .         .           queued    queued     .          failed     cancelled  .         .      .
-cancel           cancelled cancelled   cancelled stopping   .          stopping   .          .         .      .
-drop             cancelled cancelled   cancelled stopping   cancelled  stopping   .          .         .      .
+cancel           cancelled cancelled   stopping  stopping   .          stopping   .          .         .      .
+drop             cancelled cancelled   stopping  stopping   cancelled  stopping   .          .         .      .
 stop             .         .           .         stopping   stopping   .          .          .         .      .
 retry            .         queued      .         .          .          .          .          .         .      .
 never            failed    failed      .         .          .          .          .          .         .      .

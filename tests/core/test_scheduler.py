@@ -140,7 +140,7 @@ def test_a_gpu_comes_back_with_its_own_number() -> None:
         job = view.queued[placement.job]
         held[job.id] = step(job, Placed(placement.seats), NOW)
         view.saw(job, held[job.id])
-    view.saw(held["j1"], step(held["j1"], CancelAsked(), NOW))
+    view.saw(held["j1"], step(held["j1"], CancelAsked(told=False), NOW))
     assert [placement.seats[0].gpus for placement in plan(view, NOW).placements] == [(0,)]
 
 
@@ -150,7 +150,7 @@ def test_a_node_that_comes_back_with_fewer_gpus_gives_no_more_than_it_has() -> N
     began = step(job, Placed(plan(view, NOW).placements[0].seats), NOW)
     view.saw(job, began)
     view.saw_node(a_node(gpus=2))
-    view.saw(began, step(began, CancelAsked(), NOW))
+    view.saw(began, step(began, CancelAsked(told=False), NOW))
     assert view.rooms["n1"].gpus == (0, 1)
 
 
@@ -166,7 +166,7 @@ def test_a_node_that_joins_late_has_less_room_for_what_it_holds_already() -> Non
     view.lost_node("n1")
     view.saw_node(a_node(cpus=8))
     assert view.rooms["n1"].cpus == 5
-    view.saw(began, step(began, CancelAsked(), NOW))
+    view.saw(began, step(began, CancelAsked(told=False), NOW))
     assert view.rooms["n1"] == empty_room(a_node(cpus=8))
 
 

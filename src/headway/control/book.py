@@ -66,12 +66,15 @@ class Book:
     doors: Doors = field(default_factory=Doors)  # Visitors whom their node has not met yet.
     foresight: Foresight = field(default_factory=Foresight)
     secret: bytes = b""  # From which the keys of gangs are made.
+    untold: set[JobId] = field(default_factory=set)  # Placed by this leader, and in no reply to a node yet.
     touched: set[NodeId] = field(default_factory=set)  # Nodes whose duties may have changed since the last publishing.
 
     def saw(self, before: Job | None, after: Job | None) -> None:
         """Take over one change of one job, in every index."""
         self.view.saw(before, after)
         self.trail.saw(after, before)
+        if self.untold and before is not None and (after is None or after.state is not State.STARTING):
+            self.untold.discard(before.id)
         if before is not None:
             self._drop(before)
         if after is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from headway.control import progress, savers, sessions
+from headway.control import overdue, progress, savers, sessions
 from headway.control.book import Book, read_book
 from headway.control.commands import Command, NewId, Why, WhyMany
 from headway.control.desk import Desk
@@ -30,12 +30,10 @@ from headway.control.syncing import Sync, lose_node
 from headway.core.checkpoints import Checkpoint
 from headway.core.errors import BadInput, HeadwayError, Unavailable, Unfinished
 from headway.core.events import Event
-from headway.core.lifecycle import only_saves
-from headway.core.model import Cause, Job, JobId, NodeId, Pool, State
+from headway.core.model import JobId, NodeId, Pool
 from headway.core.orders import is_ordered, order_of
 from headway.core.places import is_here
 from headway.core.scheduler import View
-from headway.core.signals import ClaimOverdue, StopDecided
 from headway.core.sync_request import SyncRequest
 from headway.core.units import show_duration
 from headway.settings import Settings
@@ -99,7 +97,7 @@ class Cycle:
         self.agent_version = agent_version
         self.new_id = new_id  # For the jobs of schedules; without it, none is fired.
         self.alarm = Alarm()
-        self.last_tick = mono
+        self.last_tick, self.ticked_at = mono, 0.0
         self.steps_saved_at = mono
         self.lowered: dict[str, tuple[Pool, float]] = {}  # Pools whose lease was longer, and since when it is not.
         self.listening_since: float | None = None
@@ -132,8 +130,8 @@ class Cycle:
                 if self._try(untried[-1], desk):
                     good.append(untried[-1])
                 untried.pop()
-            if self.plan_due and place and not self.doubtful:
-                carry_out(desk, now)
+            plans = place and not self.doubtful and (self.plan_due or desk.makes_room)
+            again_due = carry_out(desk, now) if plans else bool(desk.changed or desk.nodes or desk.setup)
         except Unavailable as error:
             # The store could not be read half way: nothing of this turn is worth keeping.
             self._not_saved(desk, [*good, *untried], error)
@@ -163,7 +161,7 @@ class Cycle:
         if not few:
             self._enter_new(desk, committed)
         left = self.plan_due and not place
-        self.plan_due = left or bool(desk.new or desk.changed or desk.nodes or desk.setup)
+        self.plan_due = left or again_due or bool(desk.new)
         if not desk.empty:
             said = Published(committed.last_seq, tuple(desk.logs), tuple(desk.loose_keys), tuple(desk.changed))
             said.dropped = tuple(desk.files.dropped) if desk.files else ()
@@ -459,7 +457,7 @@ class Cycle:
             # We were not listening (a suspended machine, a stopped process): silence in the gap proves nothing.
             for session in self.sessions.values():
                 session.heard_at = mono
-        self.last_tick = mono
+        self.last_tick, self.ticked_at = mono, now
         if self.listening_since is None:
             self.listening_since = now
         self.follow = {job: until for job, until in self.follow.items() if until > mono}
@@ -473,8 +471,8 @@ class Cycle:
         if woken is not None and woken <= now:
             self.plan_due = True
         due: list[Command] = []
-        if self._overdue(now):
-            due.append(Overdue(self))
+        if overdue.any_at(self, now):
+            due.append(overdue.Overdue(self))
         if self.book.overgrown:
             due.append(TrimLogs(frozenset(self.book.overgrown)))
             self.book.overgrown.clear()
@@ -510,22 +508,6 @@ class Cycle:
             while session.parked:
                 session.parked.pop(0).deliver(self._told(session, now))
 
-    def _overdue(self, now: float) -> bool:
-        return any(self.limit_of(job) <= now for job in self.book.active.values())
-
-    def limit_of(self, job: Job) -> float:
-        """When time alone changes this job: its claim runs out, or its attempt reaches the time limit."""
-        attempt = job.attempt
-        assert attempt is not None
-        if job.state is State.STARTING:
-            # An agent that prepares says so; and before we listened nobody could.
-            prepared_at, _ = self.book.trail.preparing.get(job.id, (0.0, ""))
-            since = max(attempt.placed_at, prepared_at, self.listening_since or 0.0)
-            return since + self.settings.claim_within_s
-        if job.state is State.RUNNING and job.spec.wall_s_max is not None and not only_saves(job):
-            return (attempt.started_at or attempt.placed_at) + job.spec.wall_s_max
-        return float("inf")
-
     def _leases(self, now: float, mono: float) -> list[Command]:
         due: list[Command] = []
         for node, known in list(self.book.nodes.items()):
@@ -557,24 +539,6 @@ class Cycle:
             if mono - since > pool.lease_held_s * 1.01 + self.settings.lease_margin_s:
                 due.append(LeasesOver(pool))
         return due
-
-
-@dataclass(frozen=True, slots=True)
-class Overdue:
-    """Claims that were not taken up in time, attempts that reached their time limit."""
-
-    cycle: Cycle
-
-    def apply(self, desk: Desk) -> None:
-        for job in list(desk.book.active.values()):
-            if self.cycle.limit_of(job) > desk.now:
-                continue
-            desk.touched.add(job.id)
-            if job.state is State.STARTING:
-                desk.step(job, ClaimOverdue(job.number))
-            else:
-                limit = f"limit {show_duration(job.spec.wall_s_max or 0)}"
-                desk.step(job, StopDecided(job.number, Cause.TIME_LIMIT, limit))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from headway.core import lifecycle
 from headway.core.accounts import Accounts, AuditEntry
 from headway.core.errors import NotFound
 from headway.core.events import Event, record
-from headway.core.model import Job, JobId, Node, Pool
+from headway.core.model import Job, JobId, Node, Pool, State
 from headway.core.replacing import replace
-from headway.core.signals import Progressed, Signal
+from headway.core.signals import CancelAsked, ClaimOverdue, Progressed, Signal
 from headway.store.protocol import Batch, Files, Forget, JobChange, LogRange, Setup, Store, SubmitKey
 
 
@@ -85,6 +85,8 @@ class Desk:
 
     def step(self, job: Job, signal: Signal) -> Job:
         """Let a fact happen to a job. The only way in which a job changes."""
+        if self.book.untold and isinstance(signal, CancelAsked | ClaimOverdue) and job.id in self.book.untold:
+            signal = replace(signal, told=False)
         seen = self.book.trail.seen
         if seen and job.id in seen:
             job = self._step(job, Progressed(job.number, seen.pop(job.id)))
@@ -160,6 +162,15 @@ class Desk:
 
     def say(self, event: Event) -> None:
         self.events.append(event)
+
+    @property
+    def makes_room(self) -> bool:
+        """Whether what ended on this desk makes room that others may take in the same commit.
+
+        Not where a job goes back to the queue: what it would begin from has to be saved first.
+        """
+        after = [each.after for each in self.changed.values()]
+        return any(job.state.ended for job in after) and not any(job.state is State.QUEUED for job in after)
 
     @property
     def empty(self) -> bool:

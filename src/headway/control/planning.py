@@ -68,8 +68,8 @@ def _account(use: UseAccount) -> tuple[str, ...]:
     return tuple(name for name in (use.queue, use.project, use.user) if name)
 
 
-def carry_out(desk: Desk, now: float) -> None:
-    """Plan, and let what it wants happen."""
+def carry_out(desk: Desk, now: float) -> bool:
+    """Plan, and let what it wants happen. Says whether that was anything, so that another plan may want more."""
     desk.touched = set()
     book = desk.book
     for name in book.view.unresolved():
@@ -83,6 +83,8 @@ def carry_out(desk: Desk, now: float) -> None:
     for placement in plan.placements:
         job = book.jobs[placement.job]
         desk.step(job, Placed(placement.seats, book.trail.step_for(job)))
+        book.untold.add(job.id)
+    return bool(plan.never or plan.preemptions or plan.placements)
 
 
 def _fate(store: Store, name: JobId) -> State | None:

@@ -16,7 +16,7 @@ import structlog
 from headway.control.book import Book
 from headway.control.claims import claim_body
 from headway.control.trail import Trail
-from headway.core.lifecycle import ON_NODE
+from headway.core.lifecycle import ON_NODE, begins_alone
 from headway.core.model import Job, NodeId, State, Task
 
 log = structlog.get_logger()
@@ -138,6 +138,8 @@ def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete:
     said: dict[str, Any] = {"task": f"{job.id}/{job.number}/{task.index}", "do": duty[0]}
     if duty[0] == "claim" or complete:
         said |= claim_body(job, task, trail.resume_of(job))
+    if duty[0] == "claim" and begins_alone(job):
+        said["go"] = True
     if duty[0] == "stop":
         said["grace_s"] = max(0.0, duty[1] - now)  # What is left of it, not what the claim says.
         said["cause"] = job.cause.value if job.cause else ""
@@ -172,6 +174,7 @@ def changes(session: Session, book: Book, now: float, full: bool) -> tuple[list[
             if session.marks:
                 duties[-1]["mark"] = mark_of(duty)
             session.send(key, duty)
+            book.untold.discard(job_id)
     gone = [key for key in session.sent if key not in here] if len(session.sent) != len(here) else []
     # What a node has though nobody wants it any more: its keeper died before it heard that it may forget it.
     strays = len(session.reported) > len(here)

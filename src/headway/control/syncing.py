@@ -16,7 +16,7 @@ from headway.control.logs import note_overgrown
 from headway.control.sessions import Session
 from headway.core.errors import BadInput, HeadwayError
 from headway.core.events import Event
-from headway.core.lifecycle import ON_NODE
+from headway.core.lifecycle import ON_NODE, begins_alone
 from headway.core.model import Cause, Node, Outcome, Resources, State, split_key, task_key
 from headway.core.replacing import replace
 from headway.core.signals import (
@@ -81,6 +81,8 @@ class Sync:
         fresh = [piece for piece in ranges if desk.book.log_ends.follows(piece, desk.store)]
         desk.logs.extend(fresh)
         note_overgrown(desk, fresh)
+        for report in request.reports:
+            self._begun(desk, report)
         progress.hear(desk, session, request)
         if request.troubles is not None or request.full:
             _troubles(desk, session, request.troubles or ())
@@ -91,6 +93,16 @@ class Sync:
             progress.hear_notice(desk, session, request.notice)
         if request.full and self.current:
             self._missing(desk)
+
+    def _begun(self, desk: Desk, report: Report) -> None:
+        """A single task begins without our `go`: whatever is told of it says that it was claimed."""
+        job_id, attempt, index = report.task
+        job = desk.book.jobs.get(job_id)
+        if job is None or job.state is not State.STARTING or report.phase not in BEGUN:
+            return
+        if job.number == attempt and begins_alone(job) and _is_there(job.attempt, index, self.session.node):
+            desk.touched.add(job_id)
+            desk.step(job, Claimed(attempt, index, report.address, report.port, report.began_ago_s))
 
     def _report(self, desk: Desk, report: Report) -> None:
         phase = report.phase
@@ -143,6 +155,9 @@ EPOCH_AHEAD_S = 10 * 365 * 86400.0
 LIMITS = {"memory": "LimitNear", "output": "LimitNear", "stalled": "LimitNear", "end": "LimitReached"}
 UNCOUNTED = frozenset({"refused", "preparing", "failed_prepare"})
 """Phases that are not in the digest of reports: they come before the claim, or instead of it."""
+
+BEGUN = frozenset({"running", "ended"})
+"""Phases that only a task can be in which was begun, or told to."""
 
 HANG_ON_STORAGE = frozenset({"ended", "failed_prepare"})
 """Phases that say: all that it wrote is in storage, or: storage has not what it needs."""

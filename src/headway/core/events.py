@@ -28,8 +28,8 @@ class Event:
 
 KINDS: dict[str, str] = {
     "JobSubmitted": "the job was accepted and is on disk",
-    "AttemptPlaced": "places were taken for every task; agents are asked to claim",
-    "AttemptStarted": "every task was claimed and `go` was given",
+    "AttemptPlaced": "places were taken for every task; agents are told",
+    "AttemptStarted": "every task was claimed and `go` was given, or the only one has begun",
     "AttemptStopping": "an end was decided; what still runs is being ended",
     "AttemptEnded": "nothing of the attempt is alive any more",
     "JobChanged": "the description of a waiting job was changed: each word with its old and new value",

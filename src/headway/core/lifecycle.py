@@ -38,6 +38,8 @@ from headway.core.states import HEARS
 
 AVOID_MOST = 8
 ON_NODE = (Phase.GOING, Phase.SAVING)
+NOT_BEGUN = (Cause.NEVER_STARTED, Cause.OUTCOME_LOST, Cause.NODE_LOST, Cause.CANCELLED, Cause.RECLAIMED)
+"""Causes from a node of a task that never began, or was ended by somebody else than itself."""
 
 
 def step(job: Job, signal: Signal, now: float) -> Job:
@@ -83,7 +85,14 @@ def _pending_over(job: Job, signal: PendingOver, now: float) -> Job:
     return _end(job, State.FAILED, Cause.PENDING_LIMIT, signal.detail, now)
 
 
-# --- starting: no user code runs before `go`, so everything can be given back at once ---------------------------------
+# --- starting ---------------------------------------------------------------------------------------------------------
+# Of several tasks none begins before `go`, so everything can be given back at once. A single one begins as soon as its
+# node has it: once it was told of it, only its node's word, or its death, ends it.
+
+
+def begins_alone(job: Job) -> bool:
+    """Whether its task begins as soon as a node has it: it is the only one, and need not know of any other."""
+    return len(_current(job).tasks) == 1
 
 
 def _claimed(job: Job, signal: Claimed, now: float) -> Job:
@@ -96,7 +105,8 @@ def _claimed(job: Job, signal: Claimed, now: float) -> Job:
     if any(each.phase is not Phase.CLAIMED for each in tasks):
         return replace(job, attempt=replace(attempt, tasks=tasks))
     going = tuple(replace(each, phase=Phase.GOING) for each in tasks)
-    return replace(job, state=State.RUNNING, attempt=replace(attempt, tasks=going, started_at=now))
+    began_at = max(attempt.placed_at, now - signal.began_ago_s) if signal.began_ago_s else now
+    return replace(job, state=State.RUNNING, attempt=replace(attempt, tasks=going, started_at=began_at))
 
 
 def _refused(job: Job, signal: Refused, now: float) -> Job:
@@ -108,7 +118,10 @@ def _refused(job: Job, signal: Refused, now: float) -> Job:
 
 def _claim_overdue(job: Job, signal: ClaimOverdue, now: float) -> Job:
     late = tuple(task.node for task in _current(job).tasks if task.phase is Phase.PLACED)
-    return _never_started(job, f"not claimed in time by {', '.join(late)}", late, now)
+    detail = f"not claimed in time by {', '.join(late)}"
+    if signal.told and begins_alone(job):
+        return _begin_stop(_may_run(replace(job, avoid=_avoiding(job, late))), Cause.NEVER_STARTED, detail, now, 0.0)
+    return _never_started(job, detail, late, now)
 
 
 def _prepare_failed(job: Job, signal: PrepareFailed, now: float) -> Job:
@@ -135,9 +148,17 @@ def _lost_while_starting(job: Job, signal: NodeLost, now: float) -> Job:
 
 
 def _cancel_starting(job: Job, signal: CancelAsked, now: float) -> Job:
+    if signal.told and begins_alone(job):
+        return _begin_stop(_may_run(job), Cause.CANCELLED, _by(signal), now, signal.grace_s)
     return _end(
         _release_all(job, Cause.CANCELLED, _by(signal), now), State.CANCELLED, Cause.CANCELLED, _by(signal), now
     )
+
+
+def _may_run(job: Job) -> Job:
+    """Its node was told of it, and may have begun it without our having heard so."""
+    attempt = _current(job)
+    return replace(job, attempt=replace(attempt, tasks=tuple(replace(t, phase=Phase.GOING) for t in attempt.tasks)))
 
 
 def _never_started(job: Job, detail: str, avoid: Iterable[NodeId], now: float) -> Job:
@@ -172,6 +193,10 @@ def _task_moves(job: Job, signal: TaskEnded | RanksOver, phase: Phase, now: floa
         outcome = replace(outcome, over_at=task.outcome.over_at, failed_at=task.outcome.failed_at)
     ended = replace(task, phase=phase, outcome=outcome)
     attempt = replace(attempt, tasks=_with(attempt.tasks, ended))
+    overdue = job.state is State.STOPPING and job.cause is Cause.NEVER_STARTED and phase is Phase.ENDED
+    if overdue and outcome.cause not in NOT_BEGUN:
+        # Nobody had claimed it in time, but it had begun, and has ended by itself: only the news of it was late.
+        job = replace(job, state=State.RUNNING, cause=None, detail="", grace_s=None, stop_by=None)
     if job.state is State.RUNNING and outcome.cause is not None:
         attempt = replace(attempt, exit_code=outcome.exit_code)
         job = replace(job, attempt=attempt)

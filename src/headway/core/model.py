@@ -22,7 +22,7 @@ class State(StrEnum):
     """Where a job is. Why it is there is its cause (ends, stopping) or its waiting reason (queued)."""
 
     QUEUED = "queued"  # Nothing of it runs. The scheduler moves it on.
-    STARTING = "starting"  # Places are taken, agents are asked to claim. No user code runs yet.
+    STARTING = "starting"  # Places are taken, agents are told. A single task may have begun, of several none has.
     RUNNING = "running"  # All tasks claimed and `go` was given: user code may be running.
     STOPPING = "stopping"  # An end was decided; tasks that may still run are being ended.
     SUCCEEDED = "succeeded"
@@ -156,7 +156,7 @@ class Attempt:
     number: int
     tasks: tuple[Task, ...]
     placed_at: float
-    started_at: float | None = None  # When `go` was given.
+    started_at: float | None = None  # When `go` was given, or a single task had begun.
     ended_at: float | None = None
     cause: Cause | None = None
     detail: str = ""

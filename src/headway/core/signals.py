@@ -26,12 +26,13 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An agent holds the task and waits for `go`."""
+    """An agent holds the task: it waits for `go`, or, where it is the only one of its attempt, has begun it."""
 
     attempt: int
     task: int
     address: str = ""
     port: int = 0
+    began_ago_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class ClaimOverdue:
     """Some agent did not claim within the limit: everything is given back and nobody is charged."""
 
     attempt: int
+    told: bool = True  # False: its node was not even told of it, so nothing of it can have begun.
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ class CancelAsked:
     by: str = ""
     grace_s: float | None = None
     drop_files: bool = False  # Also what has ended and is not all in storage yet.
+    told: bool = True  # False: its node was not told of this attempt yet, so nothing of it can have begun.
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from headway.core.model import Phase, State
 
 MEANS: dict[State, str] = {
     State.QUEUED: "nothing of it runs; the scheduler moves it on",
-    State.STARTING: "places are taken and agents are asked to claim; no user code runs yet",
-    State.RUNNING: "every task is claimed and `go` was given: user code may be running",
+    State.STARTING: "places are taken and agents are told; a single task may have begun, of several none has",
+    State.RUNNING: "every task is claimed, and begins or has begun: user code may be running",
     State.STOPPING: "an end was decided; tasks that may still run are being ended",
     State.SUCCEEDED: "every rank ended with 0",
     State.FAILED: "it ended badly and is not tried again; its cause says why",
@@ -20,7 +20,7 @@ MEANS: dict[State, str] = {
 
 FOLLOWS: dict[State, frozenset[State]] = {
     State.QUEUED: frozenset({State.STARTING, State.CANCELLED, State.FAILED}),
-    State.STARTING: frozenset({State.RUNNING, State.QUEUED, State.CANCELLED, State.FAILED}),
+    State.STARTING: frozenset({State.RUNNING, State.STOPPING, State.QUEUED, State.CANCELLED, State.FAILED}),
     State.RUNNING: frozenset({State.STOPPING, State.SUCCEEDED, State.FAILED, State.QUEUED, State.CANCELLED}),
     State.STOPPING: frozenset({State.SUCCEEDED, State.QUEUED, State.FAILED, State.CANCELLED}),
     State.SUCCEEDED: frozenset(),

@@ -130,9 +130,17 @@ class Oracle:
             cause = f" ({job.cause.value}: {job.detail})" if job.cause else ""
             self.world.tell(job.id, f"saved as {job.state.value}, attempt {job.number}{where}{cause}")
         self._in_time(job, epoch)
+        if job.state is State.QUEUED or job.state.ended:
+            self._nothing_left(job)
         if job.attempt is not None:
             self.places.setdefault((job.id, job.number), (self.world.now, job.attempt.nodes))
         self.jobs[job.id] = job
+
+    def _nothing_left(self, job: Job) -> None:
+        """What is called over is over: others get its place."""
+        for node, process in self.alive[job.id].values():
+            if node not in self.asleep:
+                self.breaks(job.id, f"{job.id} is {job.state.value}, and its code is alive on {node}: {process.task}")
 
     def _in_time(self, job: Job, epoch: int | None) -> None:
         """A time limit is reached when that time has passed, whatever the server's wall clock shows meanwhile."""
@@ -143,6 +151,8 @@ class Oracle:
             self.ran_since.setdefault((job.id, job.number), (self.world.now, epoch))
         elif job.state is State.STOPPING and job.cause is Cause.TIME_LIMIT:
             since, by = self.ran_since.get((job.id, job.number), (0.0, 0))
+            if (job.id, job.number) in self.real:
+                since = min(since, self.real[job.id, job.number].began_at)  # A single task begins before it is told.
             ran_s = self.world.now - since
             # A new server begins with the wall clock as it finds it.
             if by == epoch and ran_s < limit_s * LIMIT_ERROR:
@@ -167,8 +177,11 @@ class Oracle:
         self._holds(node)
 
     def _told_to_go(self, job: JobId, attempt: int) -> None:
+        """A single task begins once its place is saved; of several, each once `go` is."""
         saved = self.jobs[job].attempt
-        if saved is None or saved.number < attempt or (saved.number == attempt and saved.started_at is None):
+        if saved is None or saved.number < attempt:
+            self.breaks(job, f"user code of attempt {attempt} of {job} began before its place was saved")
+        elif saved.number == attempt and saved.started_at is None and len(saved.tasks) > 1:
             self.breaks(job, f"user code of attempt {attempt} of {job} began before `go` was saved")
 
     def _alone(self, job: JobId, attempt: int) -> None:
