@@ -25,7 +25,9 @@ def _silence() -> Iterator[None]:
         yield
 
 
-@plant("who was killed before it could save is taken for one that does not", slow=0.3, lost=0.1)
+@plant(
+    "who was killed before it could save is taken for one that does not", slow=0.3, lost=0.2, node_dies_per_hour=40.0
+)
 def _cut_off() -> Iterator[None]:
     telling = sys.modules[decisions.sync_body.__module__]
     with _put(telling, "were_cut_off", lambda exits: False):
