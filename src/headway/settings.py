@@ -45,6 +45,9 @@ class Settings:
     local_dir: str = knob(
         "", "directory of the local nodes, shared by the servers of one machine; empty means their home"
     )
+    local_user: str = knob(
+        "", "system user as whom local nodes and their jobs run; empty: the server's own, only where nobody signs in"
+    )
     agent_env: str = knob(
         "", "variables of the server that local nodes get too, with commas: AWS_PROFILE, or AWS_* for all that begin so"
     )

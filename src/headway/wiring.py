@@ -118,13 +118,23 @@ def placed(pool: Pool, resolved: Resolved, home: Home) -> Pool:
     return replace(pool, options={**pool.options, "at": at})
 
 
-def engines(lease_s_min: float = 0.0) -> dict[str, Callable[[Pool], Pool]]:
+def engines(settings: Settings) -> dict[str, Callable[[Pool], Pool]]:
     """The engines that there are, and how each reads the options of a pool whose lease is long enough."""
     from headway.core.pool_spec import with_lease_of
-    from headway.engines import local, slurm, ssh_options
+    from headway.engines import local, local_user, slurm, ssh_options
 
     found = {"local": local.read_options, "slurm": slurm.read_options, "ssh": ssh_options.read_options}
-    return {name: with_lease_of(lease_s_min, read) for name, read in found.items()}
+    if local_user.is_refused(settings):
+        found["local"] = local_user.refuse
+    return {name: with_lease_of(settings.lease_s_min, read) for name, read in found.items()}
+
+
+def files_of_ours(resolved: Resolved, home: Home) -> list[Path]:
+    """What nobody else on this machine may read."""
+    from headway.engines.local_user import private_files
+
+    files = sorted({source for source in resolved.sources.values() if source.endswith(".toml")})
+    return private_files(resolved.settings, home, key_file(resolved.settings, home), files)
 
 
 def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
@@ -133,13 +143,15 @@ def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
     from headway.core.node_names import check_node_names
     from headway.core.pool_spec import read_pool
     from headway.core.queue_spec import read_licences, read_queue
+    from headway.engines.local_user import is_refused
 
-    sections, least_s = resolved.sections, resolved.settings.lease_s_min
-    pools = {name: read_pool(name, raw, engines(least_s)) for name, raw in sections.get("pool", {}).items()}
-    # Who shares a database asks for local nodes in so many words: a team's jobs seldom run where its server does.
-    asked = not is_shared(resolved.settings) or resolved.sources.get("local_nodes") != "built in"
+    sections, known_engines = resolved.sections, engines(resolved.settings)
+    pools = {name: read_pool(name, raw, known_engines) for name, raw in sections.get("pool", {}).items()}
+    # Who shares a server asks for local nodes in so many words: a team's jobs seldom run where its server does.
+    alone = not is_shared(resolved.settings) and resolved.settings.accounts == "off"
+    asked = alone or resolved.sources.get("local_nodes") != "built in"
     if asked and resolved.settings.local_nodes and "local" not in pools:
-        pools["local"] = local_pool(resolved.settings)
+        pools["local"] = known_engines["local"](local_pool(resolved.settings))
     pools = {name: placed(pool, resolved, home) for name, pool in pools.items()}
     named = frozenset(pools)
     for known in store.pools():
@@ -152,6 +164,8 @@ def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
     queues = [read_queue(name, raw) for name, raw in sections.get("queue", {}).items()]
     given = from_file.Given(tuple(queues), tuple(pools.values()), read_licences(sections.get("licences")), named)
     from_file.set_up(store, given, epoch, home.state / "from-file.json")
+    if is_refused(resolved.settings):
+        from_file.let_go(store, [pool for pool in store.pools() if pool.engine == "local"], epoch)
 
 
 def write_server_file(home: Home, url: str) -> None:
@@ -257,12 +271,15 @@ def store_url(settings: Settings, home: Home) -> str:
     return settings.store_url or f"sqlite:///{home.data / 'headway.db'}"
 
 
+def key_file(settings: Settings, home: Home) -> Path:
+    return Path(settings.secrets_key_file).expanduser() if settings.secrets_key_file else home.config / "secrets.keys"
+
+
 def key_ring(settings: Settings, home: Home) -> Any:
     """What seals secrets and signs tokens. All servers that share a database need the same keys."""
     from headway.control.sealing import KeyRing
 
-    path = Path(settings.secrets_key_file).expanduser() if settings.secrets_key_file else home.config / "secrets.keys"
-    return KeyRing(path, make=not is_shared(settings))
+    return KeyRing(key_file(settings, home), make=not is_shared(settings))
 
 
 def open_storage(settings: Settings, home: Home) -> Storage:
@@ -326,7 +343,7 @@ def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = Fa
     about["storage_id"] = found.identity.id if found.identity else ""
     services = Services(
         settings, store, storage, Away(lambda: standing.leader), Hub(), token, agent.data, agent.version,
-        new_id, time.time(), time.time, time.monotonic, about, standing, engines(settings.lease_s_min),
+        new_id, time.time(), time.time, time.monotonic, about, standing, engines(settings),
         ring,
     )  # fmt: skip
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -378,6 +395,7 @@ def engine_maker(server: Server) -> Callable[[Pool], Any]:
     """How the engine of a pool is made."""
     from headway.control.signing import house_id
     from headway.engines.local import ElsewhereEngine, LocalEngine, place_of
+    from headway.engines.local_user import LocalUserEngine
     from headway.engines.slurm import SlurmEngine
     from headway.engines.ssh import SshEngine
 
@@ -385,6 +403,7 @@ def engine_maker(server: Server) -> Callable[[Pool], Any]:
     home, several = home_of_nodes(settings, server.home), is_shared(settings)
     here, house = place_of(home, socket.gethostname()), house_id(server.store)
     urls = server.addresses if several else None
+    ours = files_of_ours(server.resolved, server.home)
 
     def token_for(node: NodeId) -> str:
         return str(services.signer.token_for(node))  # By the newest key, whenever it is asked for.
@@ -392,12 +411,16 @@ def engine_maker(server: Server) -> Callable[[Pool], Any]:
     def engine_for(pool: Pool) -> Any:
         advertised = ",".join(server.addresses()) if several else server.me.address
         if pool.engine == "slurm":
-            return SlurmEngine(pool, house, advertised, services.signer.code_for, settings)
+            return SlurmEngine(pool, house, advertised, services.signer.code_for, settings, files=ours)
         if pool.engine == "ssh":
             return SshEngine(server.home, pool, agent, settings, advertised, house, token_for, server.url)
         if pool.options.get("at", here) != here:
             return ElsewhereEngine()
-        return LocalEngine(home, pool, agent, server.storage.local_dir(), settings, token_for, server_urls=urls)
+        local = LocalEngine(home, pool, agent, server.storage.local_dir(), settings, token_for, server_urls=urls)
+        if not settings.local_user:
+            return local
+        words = (server.home, pool, agent, settings, advertised, house, token_for)
+        return LocalUserEngine(local, ours, *words, env=os.environ)
 
     return engine_for
 
@@ -514,6 +537,10 @@ def serve(resolved: Resolved, home: Home, accept_storage: bool = False) -> None:
     host, port = listener.getsockname()[:2]
     scheme = "https" if settings.tls_cert_file else "http"
     url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    if settings.local_user:
+        from headway.engines.local_user import check_user
+
+        check_user(settings, files_of_ours(resolved, home))
     runner: list[Any] = []
 
     def end() -> None:

@@ -17,6 +17,7 @@ from headway.control.sealing import KeyRing
 from headway.control.signing import Signing
 from tests.accounts.vaults import a_vault
 from tests.living import Living
+from tests.system_users import local_nodes_of_another
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.real
@@ -32,6 +33,7 @@ def a_certificate(place: Path) -> tuple[Path, Path]:
 
 def a_living(**env: str) -> Living:
     home = Path(tempfile.mkdtemp(prefix="headway-"))
+    home.chmod(0o711)  # Local nodes of another user come as far as the place where commands are run.
     (home / "place").mkdir()
     return Living(home, home / "place", {"HEADWAY_HOME": str(home), **env})
 
@@ -39,16 +41,18 @@ def a_living(**env: str) -> Living:
 @pytest.fixture
 def shared(tmp_path: Path) -> Iterator[Living]:
     cert, key = a_certificate(tmp_path)
-    server = a_living(
-        HEADWAY_ACCOUNTS="on",
-        HEADWAY_TLS_CERT_FILE=str(cert),
-        HEADWAY_TLS_KEY_FILE=str(key),
-        HEADWAY_CA_FILE=str(cert),
-        HEADWAY_LOCAL_CPUS="2",
-    )
-    yield server
-    server.end()
-    shutil.rmtree(server.home)
+    with local_nodes_of_another() as nodes:
+        server = a_living(
+            HEADWAY_ACCOUNTS="on",
+            HEADWAY_TLS_CERT_FILE=str(cert),
+            HEADWAY_TLS_KEY_FILE=str(key),
+            HEADWAY_CA_FILE=str(cert),
+            HEADWAY_LOCAL_CPUS="2",
+            **{f"HEADWAY_{name.upper()}": value for name, value in nodes.items()},
+        )
+        yield server
+        server.end()
+        shutil.rmtree(server.home)
 
 
 def test_a_job_gets_a_secret_kept_elsewhere_only_where_that_was_allowed(shared: Living) -> None:
@@ -98,7 +102,7 @@ def test_people_sign_in_over_tls_and_train(shared: Living, tmp_path: Path) -> No
         assert (mel.home / "config/logins.json").stat().st_mode & 0o777 == 0o600
         assert "member in vision" in mel.ok("whoami")
         mel.script("train.py", "print('trained over TLS')\n")
-        job = mel.submit("train.py")
+        job = mel.submit("--", "/usr/bin/env", "python3", "train.py")
         assert mel.wait(job)["state"] == "succeeded"
         shown = mel.job(job)
         assert (shown["user"], shown["project"]) == ("mel", "vision")
@@ -131,7 +135,8 @@ def test_people_sign_in_over_tls_and_train(shared: Living, tmp_path: Path) -> No
     assert "run as one system user" in shared.run("doctor").stdout
 
     # A node has a token of its own; it opens nothing else.
-    wait_until(lambda: not (shared.home / "state/nodes/local-1/token").exists(), what="the agent to take its token")
+    nodes = Path(shared.env["HEADWAY_LOCAL_DIR"])
+    wait_until(lambda: not list(nodes.rglob("local-1/token")), what="the agent to take its token")
     node_token = Signing(KeyRing(shared.home / "config/secrets.keys")).signer.token_for("local-1")
     refused = shared.run("ps", env={**shared.env, "HEADWAY_TOKEN": node_token, "HEADWAY_SERVER_URL": url})
     assert refused.returncode == 4

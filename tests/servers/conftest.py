@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.cluster import Cluster, Postgres, start_postgres
+from tests.system_users import local_nodes_of_another
 
 
 @pytest.fixture(scope="package")
@@ -20,6 +21,12 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
+def nodes_of_another() -> Iterator[dict[str, str]]:
+    with local_nodes_of_another() as settings:
+        yield settings
+
+
+@pytest.fixture
 def cluster(postgres: Postgres) -> Iterator[Callable[..., Cluster]]:
     """Makes a cluster with so many servers and settings; it is gone after the test."""
     made: list[Cluster] = []
@@ -27,6 +34,7 @@ def cluster(postgres: Postgres) -> Iterator[Callable[..., Cluster]]:
     def make(servers: int, config: str = "", **settings: object) -> Cluster:
         given = {f"HEADWAY_{name.upper()}": str(value) for name, value in settings.items()}
         fresh = Cluster(Path(tempfile.mkdtemp(prefix="headway-")), postgres.database(), given, config=config)
+        fresh.root.chmod(0o711)  # Local nodes may be another user's.
         made.append(fresh)
         fresh.add(servers)
         return fresh

@@ -57,12 +57,12 @@ class Team:
 
 
 @pytest.fixture
-def team(cluster: Callable[..., Cluster], tmp_path: Path) -> Team:
+def team(nodes_of_another: dict[str, str], cluster: Callable[..., Cluster], tmp_path: Path) -> Team:
     keys = tmp_path / "secrets.keys"
     keys.touch(mode=0o600)
     keys.write_text(new_key_line())
     # Tokens are looked up with nearly every call, as with the calls of many people.
-    several = cluster(2, local_nodes=1, local_cpus=4, accounts="on", token_cache_s=0.05, secrets_key_file=keys)
+    several = cluster(2, **nodes_of_another, local_cpus=4, accounts="on", token_cache_s=0.05, secrets_key_file=keys)
     several.lead_of()
     made = Team(several)
     made.settle()

@@ -47,10 +47,12 @@ class Talk:
         return [each for each in self.ok(server, "GET", "/audit")["entries"] if each["what"].endswith(what)]
 
 
-def test_people_tokens_and_trust_are_the_same_on_every_server(cluster: Callable[..., Cluster], tmp_path: Path) -> None:
+def test_people_tokens_and_trust_are_the_same_on_every_server(
+    nodes_of_another: dict[str, str], cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
     ours = certified(tmp_path)
     several = cluster(
-        2, local_nodes=1, accounts="on", token_cache_s=CACHED_S, lead_lease_s=10,  # On a busy machine too, it leads.
+        2, **nodes_of_another, accounts="on", token_cache_s=CACHED_S, lead_lease_s=10,  # Also when busy.
         tls_cert_file=ours.cert, tls_key_file=ours.key, ca_file=ours.ca,
     )  # fmt: skip
     leader, epoch = several.lead_of()
@@ -91,7 +93,7 @@ def test_people_tokens_and_trust_are_the_same_on_every_server(cluster: Callable[
         wait_until(lambda each=server: talk.ask(each, "GET", "/events/page", token=brief)[0] == 401, what="its end")
 
     # A node's token is good for its node's calls alone, on either; the follower points to the leader.
-    assert not list((several.root / "local").rglob("token")), "its agent has taken it away"
+    assert not list(Path(nodes_of_another["local_dir"]).rglob("token")), "its agent has taken it away"
     node = Signing(KeyRing(several.root / "secrets.keys")).signer.token_for("local-1")
     for server in (leader, follower):
         assert talk.ask(server, "GET", "/jobs", token=node)[0] == 403

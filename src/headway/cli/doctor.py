@@ -163,7 +163,8 @@ def hosts(output: Output) -> Iterator[Check]:
     """What the server's engines reach by themselves: each host with the way there and back, and Slurm."""
     found = connect(output).house.hosts()
     for each in found:
-        yield from _slurm(each) if each.get("platform") == "slurm" else _host(each)
+        looks = {"slurm": _slurm, "local": _local_user}
+        yield from looks.get(str(each.get("platform")), _host)(each)
     for pool in sorted({str(each["pool"]) for each in found}):
         users = sorted({str(each["user"]) for each in found if each["pool"] == pool and "user" in each})
         if users:
@@ -173,12 +174,28 @@ def hosts(output: Output) -> Iterator[Check]:
             yield Check(f"pool {pool}", "warn", said, "let only those use it who may see each other's work")
 
 
+def _local_user(each: dict[str, Any]) -> Iterator[Check]:
+    """Local nodes that run as another user: can that one read what the server must keep to itself?"""
+    what, user = f"local nodes of pool {each['pool']}", each["user"]
+    if "error" in each:
+        yield Check(what, "fail", str(each["error"]), "see headway server status")
+    elif each["readable"]:
+        files = ", ".join(each["readable"][:5])
+        yield Check(what, "fail", f"jobs there run as {user}, who can read {files}", "chmod go-rwx what is named")
+    else:
+        yield Check(what, "ok", f"jobs there run as {user}; nothing of the server's can be read by {user}")
+
+
 def _slurm(each: dict[str, Any]) -> Iterator[Check]:
     what = f"slurm of pool {each['pool']}"
     missing = [name for name, path in each["programs"].items() if not path]
     if missing:
         remedy = f"install Slurm's client programs there, or: headway pool set {each['pool']} options.bin=DIRECTORY"
         yield Check(what, "fail", f"the server does not find {', '.join(missing)}", remedy)
+    if each.get("seen_by_nodes"):
+        said = f"jobs run as {each['user']}, and nodes may see the server's {', '.join(each['seen_by_nodes'][:3])}"
+        remedy = "whoever may submit could read its keys: put them on a disk of the server's own machine (HEADWAY_HOME)"
+        yield Check(f"{what}: files", "warn", said, remedy)
     if "error" not in each:
         yield Check(what, "ok", f"slurmctld answers in {each['took_ms']} ms; orders are made as {each['user']}")
         for finding in each.get("findings") or ():

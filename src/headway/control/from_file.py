@@ -69,6 +69,15 @@ def set_up(store: Store, given: Given, epoch: int, remembered: Path) -> None:
     )
 
 
+def let_go(store: Store, pools: Iterable[Pool], epoch: int) -> None:
+    """Let pools leave that may no longer be, whoever has set them."""
+    leaving = [replace(pool, state=LEAVING, nodes_min=0, nodes_max=0) for pool in pools if pool.state != LEAVING]
+    for pool in leaving:
+        log.warning("local nodes are let go: people sign in here, and local_user is not set", pool=pool.name)
+    if leaving:
+        store.commit(Batch(setup=Setup(pools=leaving)), epoch)
+
+
 def _no_longer(store: Store, before: Iterable[str], now: Iterable[str]) -> list[str]:
     known = {queue.name for queue in store.queues()}
     return sorted((set(before) - set(now)) & known)

@@ -56,6 +56,14 @@ def read_options(pool: Pool) -> Pool:
     return pool
 
 
+def env_for_agents(settings: Settings, env: Mapping[str, str]) -> dict[str, str]:
+    """What an agent on this machine gets of the server's environment."""
+    wanted = tuple(word for word in settings.agent_env.replace(",", " ").split() if word != "*")
+    exact = {*FOR_AGENTS, *(word for word in wanted if not word.endswith("*"))}
+    begins = (*FOR_FETCHING, *(word[:-1] for word in wanted if word.endswith("*")))
+    return {name: env[name] for name in env if name in exact or name.startswith(begins)}
+
+
 class LocalEngine:
     def __init__(
         self,
@@ -80,10 +88,8 @@ class LocalEngine:
         self._agent = agent
         self._token_for = token_for
         self._looked = False
-        wanted = tuple(word for word in settings.agent_env.replace(",", " ").split() if word != "*")
-        exact = {*FOR_AGENTS, *(word for word in wanted if not word.endswith("*"))}
-        begins = (*FOR_FETCHING, *(word[:-1] for word in wanted if word.endswith("*")))
-        self._env = {name: env[name] for name in env if name in exact or name.startswith(begins)}
+        self._given: dict[NodeId, str] = {}  # The token that each node was handed last.
+        self._env = env_for_agents(settings, env)
 
     def traits(self) -> Traits:
         return Traits("local", standing=True, proves_death=True)
@@ -103,10 +109,12 @@ class LocalEngine:
     def sightings(self) -> Sightings:
         with _saying("look at the local nodes"):
             node_dirs = self._node_dirs()
-            if not self._looked:
-                # Agents that outlived a server may meet one whose store has another key: they read their file again.
-                for node_dir in node_dirs:
+            # Agents may outlive a server, and keys are rotated: who has another token is given the new one.
+            for node_dir in node_dirs:
+                if self._given.get(node_dir.name) != self._token_for(node_dir.name):
                     self._write_token(node_dir)
+            if not self._looked:
+                for node_dir in node_dirs:
                     self._end_if_outdated(node_dir)
                 self._looked = True
             nodes = {node_dir.name: _look(node_dir) for node_dir in node_dirs}
@@ -169,6 +177,10 @@ class LocalEngine:
     def _dir(self, node: NodeId) -> Path:
         return self._home.nodes_dir / node
 
+    def release_all(self) -> None:
+        """Release every node of this pool that has a directory here."""
+        self.release([node_dir.name for node_dir in self._node_dirs()])
+
     def _node_dirs(self) -> list[Path]:
         if not self._home.nodes_dir.is_dir():
             return []
@@ -191,7 +203,8 @@ class LocalEngine:
 
     def _write_token(self, node_dir: Path) -> None:
         """Hand a node the token that is good for it alone, readable by nobody else. Its agent takes the file away."""
-        path, token = node_dir / "token", self._token_for(node_dir.name) + "\n"
+        self._given[node_dir.name] = self._token_for(node_dir.name)
+        path, token = node_dir / "token", self._given[node_dir.name] + "\n"
         if path.is_file() and path.read_text() == token:
             return
         fresh = node_dir / "token.new"

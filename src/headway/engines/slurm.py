@@ -21,6 +21,7 @@ from headway.core.errors import BadInput, Unavailable
 from headway.core.grow import Order
 from headway.core.model import NodeId, Pool
 from headway.core.orders import life_s, order_of
+from headway.engines.network_files import on_network
 from headway.engines.options import check_options, number, text
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits
 from headway.engines.slurm_check import (
@@ -122,7 +123,9 @@ class SlurmEngine:
         code_for: Callable[[NodeId], str],
         settings: Settings,
         env: Mapping[str, str] = os.environ,
+        files: Sequence[Path] = (),
     ) -> None:
+        self._files = files  # Of the server's own, that no job should see.
         self._pool = pool
         self._house = house
         self._urls = urls
@@ -220,6 +223,7 @@ class SlurmEngine:
         """For `doctor`: Slurm's programs, whether its controller answers, what it says to the pool, and who we are."""
         programs = {name: shutil.which(name, path=self._env["PATH"]) or "" for name in PROGRAMS}
         found: dict[str, Any] = {"platform": "slurm", "user": _user(), "programs": programs}
+        found["seen_by_nodes"] = on_network(self._files)
         try:
             began = time.monotonic()
             said = self._run(["scontrol", "ping"])

@@ -15,7 +15,7 @@ import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -40,6 +40,19 @@ OLD_PYTHON = "import sys; sys.exit(sys.version_info < (3, 8))"
 Answer = dict[str, Any]
 
 
+class OnHost(Protocol):
+    """A place where a shell script can be run: a host by ssh, or this machine as another user."""
+
+    options: HostOptions
+
+    @property
+    def name(self) -> str: ...
+    def argv(self) -> list[str]: ...
+    def run(self, script: str, given: bytes) -> tuple[int, bytes, str]: ...
+    def remedy(self, complaint: str) -> str: ...
+    def close(self) -> None: ...
+
+
 class SshEngine:
     def __init__(
         self,
@@ -61,7 +74,9 @@ class SshEngine:
         self._house = house
         self._token_for = token_for
         sockets = sockets_dir(home.state)
-        self._hosts = {node: SshHost(options, sockets) for node, options in hosts_of(pool).items()}
+        self._env: dict[str, str] = {}  # What agents get beyond their login's environment.
+        hosts = hosts_of(pool) if pool.engine == "ssh" else {}
+        self._hosts: dict[NodeId, OnHost] = {node: SshHost(options, sockets) for node, options in hosts.items()}
 
     def traits(self) -> Traits:
         return Traits("ssh", standing=True, proves_death=True)
@@ -119,12 +134,12 @@ class SshEngine:
 
     # --- one host ---
 
-    def _host(self, node: NodeId) -> SshHost:
+    def _host(self, node: NodeId) -> OnHost:
         if node not in self._hosts:
             raise Unavailable(f"{node} is no host of pool {self._pool.name}")
         return self._hosts[node]
 
-    def _start_of(self, node: NodeId, host: SshHost) -> dict[str, Any]:
+    def _start_of(self, node: NodeId, host: OnHost) -> dict[str, Any]:
         """All that starting a node's agent takes, but for the secrets."""
         options = host.options
         flags = agent_flags(node, self._pool.name, self._settings, options.cpus, options.memory_bytes, options.gpus)
@@ -158,11 +173,11 @@ class SshEngine:
         full = f"{host.name} has no room left on its disk" if answer["free_bytes"] < ROOM_BYTES_MIN else ""
         return Sighting(Sight.UP, full or answer.get("trouble", ""))
 
-    def _look(self, node: NodeId, host: SshHost, via: bool | None = None) -> Answer | None:
+    def _look(self, node: NodeId, host: OnHost, via: bool | None = None) -> Answer | None:
         asked = {"do": "look", "url": self._url, "token": self._token_for(node), "ca": self._ca, "via": via}
         return self._ask(node, host, asked)
 
-    def _mend(self, node: NodeId, host: SshHost, answer: Answer) -> None:
+    def _mend(self, node: NodeId, host: OnHost, answer: Answer) -> None:
         """The agent cannot reach us, but we can reach its host: give it a tunnel. What fails is tried at each look."""
         try:
             self._tunnel(node, host, answer["root"])
@@ -170,11 +185,12 @@ class SshEngine:
         except HeadwayError as error:
             log.warning("no tunnel", node=node, error=error.message)
 
-    def _tunnel(self, node: NodeId, host: SshHost, root: str) -> None:
+    def _tunnel(self, node: NodeId, host: OnHost, root: str) -> None:
         where = urllib.parse.urlsplit(self._listens_at)
         target = where.hostname or "127.0.0.1"
         if target in ("0.0.0.0", "::"):
             target = "127.0.0.1"
+        assert isinstance(host, SshHost)
         host.open_tunnel(f"{root}/{node}/home.sock", target, where.port or (443 if where.scheme == "https" else 80))
         log.info("tunnel opened", node=node, host=host.name)
 
@@ -190,7 +206,7 @@ class SshEngine:
             return
         via = self._needs_tunnel(host.options.call_home, answer)
         asked = {"do": "start", "url": self._url, "token": self._token_for(node), "ca": self._ca, "via": via}
-        self._ask(node, host, {**asked, "flags": start["flags"], "address": start["address"]})
+        self._ask(node, host, {**asked, "flags": start["flags"], "address": start["address"], "env": self._env})
         if via:
             self._tunnel(node, host, answer["root"])
 
@@ -200,7 +216,7 @@ class SshEngine:
         # On the host, our loopback address is somebody else's.
         return is_loopback(self._url) or not answer.get("calls", {}).get("answers")
 
-    def _ask(self, node: NodeId, host: SshHost, asked: Mapping[str, Any]) -> Answer | None:
+    def _ask(self, node: NodeId, host: OnHost, asked: Mapping[str, Any]) -> Answer | None:
         """One question to the agent's program on the host. None: nothing of ours is there."""
         given = json.dumps({**asked, "node": node}).encode()
         script = (
@@ -226,7 +242,7 @@ class SshEngine:
     def _program(self) -> str:
         return f"agent-{self._agent.version[:16]}.pyz"
 
-    def _install(self, host: SshHost) -> None:
+    def _install(self, host: OnHost) -> None:
         """Copy the agent, which is named by its content, and note which Python runs it."""
         pythons = host.options.python or PYTHONS
         root = _quoted(self._root(host.options))
