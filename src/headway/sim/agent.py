@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headway.control.leadership import NotLeader
 from headway.control.syncing import StaleAgent
 from headway.core.errors import Unavailable
-from headway.sim.checkpoints import Saved
+from headway.sim.checkpointer import Checkpointer
 from headway.sim.keeper import SOCKET_S, Keeper
 from headway.sim.network import Call, NoAnswer
 from headway.sim.storage import Piece, StorageBroken
@@ -42,7 +43,8 @@ class Agent:
         self._resting = False
         self._shipping = False
         self._packs = 0
-        self._mark: str | None = None  # Of the storage that it puts things into, once it was told.
+        self.mark: str | None = None  # Of the storage that it puts things into, once it was told.
+        self.files = Checkpointer(self)
         self._facts: deque[agent.Fact] = deque()
         self._deciding = False
         machine.after(self.world.between(0.05, 0.3), self._connect)
@@ -76,12 +78,14 @@ class Agent:
         if message[0] == "hello":
             self._take(agent.KeeperListed([self._kept(each) for each in message[1]]))
             for each in message[1]:
-                self._take_up(each["task"])
+                self.files.attend(each["task"])
             return
         for key, started_at in message[1]:
             self._take(agent.Spawned(key, started_at))
         for key, *exit in message[2]:
             self._take(agent.RankExited(key, agent.Exit(*exit)))
+        for key, failed_s in message[4]:
+            self.files.failing(key, failed_s)
         for key in message[3]:
             self._take(agent.TaskOver(key, self.machine.output_sizes(key), leftovers=self._left(key)))
 
@@ -129,14 +133,16 @@ class Agent:
             self._order("stop", act.task, act.grace_s)
         elif isinstance(act, agent.Forget):
             self.machine.disk.saved.pop(act.task, None)
+            self.files.forget(act.task)
             self.machine.disk.notices.pop(act.task, None)
             self._order("forget", act.task)
         elif isinstance(act, agent.Salvage):
-            self.machine.after(self.world.between(0.02, 0.5), self._salvage, act.task)
+            self.machine.after(self.world.between(0.02, 0.5), self._salvage, act.task, act.end)
         elif isinstance(act, agent.Move):
-            self._mark = str(act.storage["mark"])
+            self.mark = str(act.storage["mark"])
         elif isinstance(act, agent.KeepAgain):
-            self._keep_again(act.task, act.checkpoint)
+            if act.checkpoint:
+                self.files.keep_again(act.task)
         elif isinstance(act, agent.Lease):
             self._order("lease", act.deadline_s, act.granted_s)
         elif isinstance(act, agent.EndAgent):
@@ -151,8 +157,9 @@ class Agent:
             return
         duty = act.duty
         if act.task not in self.machine.disk.saved:
-            step = self.simulation.checkpoints.restored(act.task, duty.get("resume"))
-            self.machine.disk.saved[act.task] = Saved(step, [step] if step else [], step)
+            saved = self.simulation.checkpoints.restored(act.task, duty.get("resume"))
+            self.machine.keep_files(act.task, saved)
+        self.files.attend(act.task)
         first = int(duty["first_rank"])
         ranks = [{"rank": first + number} for number in range(int(duty["ranks"]))]
         address, port = self.machine.name, self.world.chance.randint(1024, 65535)
@@ -252,72 +259,45 @@ class Agent:
 
     # --- checkpoints ---
 
-    def saw_saved(self, key: str) -> None:
-        self._take(agent.Wrote(key))  # It hears of the first byte; to see that all is there takes longer.
-        self.machine.after(self.world.between(0.05, 0.5), self._look, key)
-
-    def _look(self, key: str) -> None:
-        self._store(key)
+    def wrote(self, key: str) -> None:
+        """It hears of the first byte; to see that all is there takes longer."""
+        self._take(agent.Wrote(key))
 
     def _left(self, key: str) -> bool:
-        return bool(self.machine.disk.saved.get(key, Saved()).steps)
-
-    def _take_up(self, key: str) -> None:
-        """As the real one does with what an agent before it has kept: perhaps that one could not say it."""
         saved = self.machine.disk.saved.get(key)
-        if saved is not None and saved.report is not None and self.alive:
-            self._take(agent.CheckpointStored(key, saved.report, saved.storage))
-            self.saw_saved(key)
+        return saved is not None and bool(saved.directory.files)
 
-    def _keep_again(self, key: str, checkpoint: bool) -> None:
-        saved = self.machine.disk.saved.get(key)
-        if saved is not None and checkpoint and saved.report is not None:
-            saved.stored = saved.restored
-            self.saw_saved(key)
+    def _salvage(self, key: str, end: str) -> None:
+        if self.alive:
+            self.files.salvage(key, end)
 
-    def _store(self, key: str) -> bool:
-        """Bring the newest that was saved into storage, and tell of it. Says whether nothing is left to be stored."""
-        saved = self.machine.disk.saved.get(key)
-        if not self.alive or saved is None or saved.newest <= saved.stored:
-            return True
-        if self._mark is None:
-            return False
-        job, attempt, index = key.split("/")
+    def next_key(self, key: str, step: int) -> str:
         self._packs += 1
-        name = f"jobs/{job}/{attempt}/checkpoints/{saved.newest}-{index}-{self.epoch}.{self._packs}.json"
-        try:
-            self.simulation.storage.put(name, {0: (key, -1, saved.newest, saved.newest)}, self._mark)
-        except StorageBroken:
-            self._take_trouble("storage is full")
-            return False
-        saved.stored, saved.storage = saved.newest, self._mark
-        saved.report = {"step": saved.newest, "how": "renamed", "key": name, "bytes": 1, "files": 1, "at": 0.0}
-        saved.report |= {"late": True} if saved.late else {}
-        self._take(agent.CheckpointStored(key, saved.report, self._mark))
-        return True
+        job, attempt, index = key.split("/")
+        return f"jobs/{job}/{attempt}/checkpoints/{step}-{index}-{self.epoch}.{self._packs}.json"
 
-    def _salvage(self, key: str) -> None:
-        if not self.alive:
-            return
-        if self._store(key):
-            self._take(agent.Salvaged(key, self._mark or ""))
-        else:
-            self.machine.after(1.0, self._salvage, key)
+    def stored(self, key: str, report: Mapping[str, Any], mark: str) -> None:
+        self._take(agent.CheckpointStored(key, report, mark))
+
+    def storage_failed(self) -> None:
+        self._take_trouble("storage is full")
+
+    def salvaged(self, key: str, end: str = "") -> None:
+        self.simulation.checkpoints.salvaged(self.machine, key, end)
+        self._take(agent.Salvaged(key, self.mark or ""))
 
     # --- output ---
 
     def _flush(self) -> None:
         if self.alive:
             self._ship()
-            for key in [key for key, saved in self.machine.disk.saved.items() if saved.newest > saved.stored]:
-                self._store(key)
             if self.state.progress or self.state.notice:
                 self._take(agent.Ticked())
             self._pump()
             self.machine.after(FLUSH_EVERY_S, self._flush)
 
     def _ship(self) -> None:
-        if self._shipping or self._mark is None:
+        if self._shipping or self.mark is None:
             return
         ranges: list[agent.Range] = []
         pieces: dict[int, Piece] = {}
@@ -337,7 +317,7 @@ class Agent:
         if ranges:
             self._packs += 1
             self._shipping = True
-            self.machine.after(self.world.between(0.002, 0.05), self._put, key, pieces, ranges, self._mark)
+            self.machine.after(self.world.between(0.002, 0.05), self._put, key, pieces, ranges, self.mark)
 
     def _put(self, key: str, pieces: dict[int, Piece], ranges: list[agent.Range], mark: str) -> None:
         if not self.alive:
@@ -346,7 +326,7 @@ class Agent:
         try:
             self.simulation.storage.put(key, pieces, mark)
         except StorageBroken:
-            self._take_trouble("storage is full")
+            self.storage_failed()
             return
         self._take_trouble("")
         self._take(agent.Shipped(ranges, mark))

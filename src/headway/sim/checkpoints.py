@@ -1,7 +1,7 @@
 """Simulated checkpoints: what ranks save on a machine's disk, and the judge's own record of what was kept of it.
 
-A rank makes a step a second, saves every few seconds by an atomic rename, and once more when it cleans up on a notice.
-How an agent stores that and tells of it is in agent.py. Chance comes from a source of its own.
+A rank makes a step a second, saves every few seconds as is its habit (habits.py), and once more when it cleans up on a
+notice. How an agent finds that and stores it is in checkpointer.py. Chance comes from a source of its own.
 """
 
 from __future__ import annotations
@@ -12,31 +12,50 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headway.core.model import Job, JobId, split_key
+from headway.sim.files import Directory, Held
+from headway.sim.habits import GROWING, NUMBERED, Habit
 from headway.store.protocol import Batch, Store
 
 if TYPE_CHECKING:
-    from headway.sim.node import Process
+    from headway.sim.node import Machine, Process
     from headway.sim.run import Simulation
+    from headway_agent.completeness import Signature
 
 EVERY_S = (0, 0, 0, 5, 15, 25)
 KNOWN_WITHIN_S = 60.0  # So soon nodes that are in contact have answered who of a gang saves.
 SALVAGED_WITHIN_S = 55.0  # After a notice: later the agent may give up and tell the end without the last checkpoint.
+OVERWRITTEN_S = 4.0  # What is written over sooner had no time to be kept.
+FIRST_S = 5.0  # A first save is known not to be half of one when so much time passes before a rank fails.
+KEPT_WITHIN_S = 16.0  # After a save, where nothing comes between: what settles has to stand still for most of it.
+
+
+@dataclass
+class Kept:
+    """What is noted beside a task's directory of what was stored last, in the words of headway_agent/charges.py."""
+
+    step: int
+    how: str
+    files: dict[str, tuple[Signature, Held]]
+    report: Mapping[str, Any] | None = None
+    storage: str = ""  # The mark of the place in which that is.
+    habits: list[str] = field(default_factory=list)
+    unit: str = ""
+    usual: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
 class Saved:
     """The checkpoint directory of one task, and beside it what its agents remember."""
 
+    habit: Habit = field(default_factory=Habit)
     restored: int = 0
-    steps: list[int] = field(default_factory=list)
-    stored: int = 0
-    report: Mapping[str, Any] | None = None
-    late: bool = False  # The newest was saved on a notice.
-    storage: str = ""  # The mark of the place in which that is.
-
-    @property
-    def newest(self) -> int:
-        return self.steps[-1] if self.steps else 0
+    newest: int = 0  # The newest that was really finished.
+    late: bool = False  # It was saved on a notice.
+    directory: Directory = field(default_factory=Directory)
+    kept: Kept | None = None
+    upsets: list[int] = field(default_factory=list)  # How often the machine was upset when each save began.
+    begun_at: float = 0.0  # When the newest save began, and when one was finished last.
+    finished_at: float = 0.0
 
 
 class Checkpoints:
@@ -51,12 +70,72 @@ class Checkpoints:
         self.promised: dict[JobId, dict[int, int]] = defaultdict(dict)  # By attempt: what the server says is kept.
         self.noticed: dict[tuple[JobId, int], tuple[float, int]] = {}  # When and what a lone task saved on notice.
         self.restores = 0
+        self.manifests: dict[str, tuple[Habit, Kept]] = {}  # By key: what really lies there.
+        self.progress: dict[tuple[JobId, int, int], int] = defaultdict(int)  # By task: the furthest committed save.
+        self.reached: dict[JobId, dict[int, int]] = defaultdict(dict)  # Of lone tasks, by attempt: the furthest of all.
 
-    def finished(self, process: Process, step: int, on_notice: bool) -> None:
+    def finished(self, machine: Machine, process: Process, step: int, on_notice: bool) -> None:
         self.saved[process.task].add(step)
         job, attempt, _ = split_key(process.task)
-        if on_notice and self.simulation.oracle.jobs[job].spec.nodes == 1:
+        heard = machine.upset == machine.disk.saved[process.task].upsets[-1]
+        if on_notice and heard and self.simulation.oracle.jobs[job].spec.nodes == 1:
             self.noticed[job, attempt] = (self.world.now, step)
+        self.world.tell(job, f"step {step} of {process.task} was saved")
+        within_s = KEPT_WITHIN_S * (2 if process.script.habit.several else 1)
+        self.world.after(within_s, self._kept_by_now, machine, process.task, step)
+
+    def _kept_by_now(self, machine: Machine, task: str, step: int) -> None:
+        """What was finished, and had time, is in storage, or something newer is."""
+        saved = machine.disk.saved.get(task)
+        alive = any(process.task == task and not process.orphan for process in machine.processes.values())
+        if saved is None or not alive or not machine.up or machine.agent is None:
+            return
+        # Where several files are saved together, it must be known first with which a save begins.
+        since = saved.upsets[-6 if saved.habit.several else -3 :] or [-1]
+        calm = machine.upset == since[0] and not self.simulation.storage.broken
+        if saved.habit.way == GROWING and not saved.habit.known:
+            return  # It must stand still first, and perhaps never does.
+        if task in machine.disk.failures:
+            return  # What ranks save that live on after one has failed may be what failed.
+        if len(machine.disk.saved) > 2:
+            return  # Those who are in front of it may take long.
+        if calm and machine.agent.mark == self.simulation.storage.mark and self._progress(saved) < step:
+            said = f"step {step} of {task} was saved a while ago"
+            self.simulation.oracle.breaks(split_key(task)[0], f"{said}, and {self._progress(saved)} is kept of it")
+
+    def _progress(self, saved: Saved) -> int:
+        """The step from which a script would go on with what was stored last."""
+        return saved.habit.loads({path: held for path, (_, held) in saved.kept.files.items()})[0] if saved.kept else 0
+
+    def salvaged(self, machine: Machine, task: str, end: str) -> None:
+        """An agent says that all that could be kept of a task is kept."""
+        saved = machine.disk.saved.get(task)
+        if saved is None:
+            return
+        calm = machine.upset == (saved.upsets[-2:] or [-1])[0] and not self.simulation.storage.broken
+        if saved.habit.known and not saved.habit.several and saved.kept is not None:
+            calm = not self.simulation.storage.broken  # Whoever looks finds it whole.
+        failed_at = machine.disk.failures.get(task, self.world.now)
+        first = saved.kept is None or saved.kept.report is None
+        patient = failed_at > saved.finished_at + FIRST_S and (saved.habit.known or saved.habit.way != GROWING)
+        sure = end in ("well", "notice") or (saved.habit.known and not first) or patient
+        here = machine.agent is not None and machine.agent.mark == self.simulation.storage.mark
+        had_time = not saved.finished_at < saved.begun_at < saved.finished_at + OVERWRITTEN_S
+        if calm and sure and here and had_time and self._progress(saved) < saved.newest:
+            said = f"{task} ended ({end}) after it saved step {saved.newest}"
+            self.simulation.oracle.breaks(split_key(task)[0], f"{said}, and {self._progress(saved)} was kept of it")
+
+    def stored(self, task: str, habit: Habit, key: str, kept: Kept) -> None:
+        """An agent has put a checkpoint into storage, and is about to tell of it."""
+        self.manifests[key] = (habit, kept)
+        job = split_key(task)[0]
+        step, problem = habit.loads({path: held for path, (_, held) in kept.files.items()})
+        self.world.tell(job, f"step {kept.step} of {task} was stored ({kept.how}), of which step {step} can be loaded")
+        if problem:
+            self.simulation.oracle.breaks(job, f"step {kept.step} of {task} was stored ({kept.how}): {problem}")
+        told = habit.known or habit.way in NUMBERED
+        if told and kept.step != step:
+            self.simulation.oracle.breaks(job, f"step {step} of {task} was stored as step {kept.step}")
 
     def commits(self, batch: Batch, store: Store) -> None:
         """Judge what a save has made of checkpoints, before the jobs in it are looked at."""
@@ -78,8 +157,7 @@ class Checkpoints:
                 oracle.breaks(each.job, f"a checkpoint from an old attempt: {said}")
             if each.key not in self.simulation.storage.objects:
                 oracle.breaks(each.job, f"step {each.step} of {each.job} was committed, and {each.key} is not stored")
-            if each.step not in self.saved[f"{each.job}/{author}/{each.task}"]:
-                oracle.breaks(each.job, f"step {each.step} of {each.job} was committed, and never finished")
+            self._reached(each.job, author, each.task, each.key)
             self.committed[each.job].setdefault((author, each.step), set()).add(each.task)
             self.times[each.job][author, each.step] = self.world.now
             self.world.tell(each.job, f"step {each.step} of task {each.task} of attempt {author} was committed")
@@ -94,20 +172,50 @@ class Checkpoints:
         savers = self.simulation.workload.savers(job)
         return [of_step for of_step, tasks in self.committed[job.id].items() if tasks >= savers]
 
-    def restored(self, task: str, resume: Mapping[str, Any] | None) -> int:
-        """A task is about to begin from this checkpoint. Returns its step."""
+    def _reached(self, job: JobId, attempt: int, task: int, key: str) -> None:
+        if key in self.manifests:
+            reached = self.progress_in(key)
+            self.progress[job, attempt, task] = max(reached, self.progress[job, attempt, task])
+            if self.simulation.oracle.jobs[job].spec.nodes == 1:
+                self.reached[job][attempt] = max(self.reached[job].get(attempt, 0), reached)
+
+    def progress_in(self, key: str) -> int:
+        habit, kept = self.manifests[key]
+        return habit.loads({path: held for path, (_, held) in kept.files.items()})[0]
+
+    def restored(self, task: str, resume: Mapping[str, Any] | None) -> Saved:
+        """A task is about to begin from this checkpoint. Returns the directory that it finds."""
         job, attempt, index = split_key(task)
         oracle = self.simulation.oracle
         step = int(resume["step"]) if resume else 0
         self._newest(oracle.jobs[job], attempt, step)
         if resume:
             self._given_back(oracle.jobs[job], attempt, index, resume)
+        progress = self.progress_in(resume["key"]) if resume else 0
+        reached = max((each for of, each in self.reached[job].items() if of < attempt), default=0)
+        if progress < reached:
+            said = f"attempt {attempt} of {job} begins from a save of step {progress}"
+            oracle.breaks(job, f"{said}, and one of step {reached} was committed: its order is wrong")
         self.restores += bool(step)
         at, kept = self.noticed.get((job, attempt - 1), (0.0, 0))
-        quick = at and self.world.now - at < SALVAGED_WITHIN_S
-        if quick and step < kept and oracle.undisturbed(job, attempt - 1):
-            oracle.breaks(job, f"attempt {attempt - 1} of {job} saved step {kept} on its notice, and {step} was kept")
-        return step
+        before = oracle.real.get((job, attempt - 1))
+        quick = at and self.world.now - at < SALVAGED_WITHIN_S and before is not None and not before.failed
+        if quick and progress < kept and oracle.undisturbed(job, attempt - 1):
+            said = f"attempt {attempt - 1} of {job} saved step {kept} on its notice"
+            oracle.breaks(job, f"{said}, and {progress} was kept")
+        return self._filled(task, step, progress, resume["key"] if resume and resume.get("own", True) else "")
+
+    def _filled(self, task: str, step: int, progress: int, key: str) -> Saved:
+        """A directory with its own files of a checkpoint in it, and the note that the restore leaves."""
+        saved = Saved(self.simulation.workload.habit(task), progress, progress)
+        if key:
+            _, kept = self.manifests[key]
+            for path, (_, held) in kept.files.items():
+                saved.directory.put(path, held, self.world.now)
+            tree = saved.directory.tree()
+            files = {path: (tree[path], held) for path, (_, held) in kept.files.items()}
+            saved.kept = Kept(step, kept.how, files, unit=kept.unit, usual=dict(kept.usual))
+        return saved
 
     def _newest(self, job: Job, attempt: int, step: int) -> None:
         """Judge from which step an attempt begins: one that all who save have, and none that is older than promised."""

@@ -45,6 +45,7 @@ class Faults:
     storage_fails_per_hour: float = 0.0
     storage_moves_per_hour: float = 0.0
     lease_changes_per_hour: float = field(default=0.0, repr=False)  # Drawn last.
+    events_lost: float = field(default=0.0, repr=False)  # The kernel's queue runs over, at so many of its events.
     database_cut_per_hour: float = field(default=0.0, repr=False)  # Not of a single server's weather.
     commit_unanswered: float = field(default=0.0, repr=False)  # Not of a single server's weather.
     read_fails: float = field(default=0.0, repr=False)  # Not of a single server's weather.
@@ -85,6 +86,9 @@ MOST: dict[str, float] = {
 LEASES_S = (30.0, 60.0, 120.0, 600.0)
 MOVES_MOST = 60.0
 LEASE_CHANGES_MOST = 60.0
+EVENTS_LOST_MOST = 0.05
+UPSETS = ("agent_dies_per_hour", "both_die_per_hour")  # Who watches files may be dead when one is closed,
+DEAFENS = ("node_sleeps_per_hour", "events_lost")  # or deaf, or find that half a minute has passed.
 MOST_OF_SEVERAL: dict[str, float] = {  # Where several servers share a store, besides all else.
     "server_dies_per_hour": 120.0,
     "server_sleeps_per_hour": 120.0,
@@ -114,6 +118,8 @@ def draw(chance: Random) -> Faults:
         faults.storage_moves_per_hour = MOVES_MOST * 10 ** own.uniform(-1.5, 0.0)
     if own.random() < share / 4:
         faults.lease_changes_per_hour = LEASE_CHANGES_MOST * 10 ** own.uniform(-1.0, 0.0)
+    if own.random() < share / 4:
+        faults.events_lost = EVENTS_LOST_MOST * 10 ** own.uniform(-1.5, 0.0)
     return faults
 
 
@@ -153,6 +159,7 @@ class Weather:
         simulation.network.heal()
         simulation.store.full = False
         simulation.storage.broken = False
+        self._upset()
         simulation.server.wake()
         for machine in simulation.machines.values():
             machine.wake()
@@ -223,17 +230,24 @@ class Weather:
     def _store_empties(self) -> None:
         self.simulation.store.full = False
 
+    def _upset(self) -> None:
+        for machine in self.simulation.machines.values():
+            machine.upset += 1
+
     def _storage_fails(self) -> None:
+        self._upset()
         self.simulation.storage.broken = True
         self.world.after(self.world.between(1.0, 60.0), self._storage_mends)
 
     def _storage_mends(self) -> None:
+        self._upset()
         self.simulation.storage.broken = False
 
     def _storage_moves(self) -> None:
         """Its operator stops the server, copies everything elsewhere, and lets it start with the new place."""
         self.simulation.server.crash("its storage moves")
         self.simulation.storage.move()
+        self._upset()
         self.world.tell("server", f"storage is {self.simulation.storage.mark} now")
 
     def _lease_changes(self) -> None:

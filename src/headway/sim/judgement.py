@@ -118,7 +118,7 @@ def _files_kept(simulation: Simulation, job: Job) -> None:
     made = simulation.checkpoints
     for index in range(job.spec.nodes):
         last = max(made.saved[task_key(job.id, job.number, index)], default=0)
-        if last and index not in made.committed[job.id].get((job.number, last), ()):
+        if made.progress[job.id, job.number, index] < last:
             said = f"task {index} of attempt {job.number} had saved step {last} last, and it was not committed"
             raise Broken("safety", job.id, f"{job.id} succeeded, but {said}")
 

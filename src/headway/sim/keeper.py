@@ -32,6 +32,7 @@ class Keeper:
         self._spawned: list[tuple[str, float]] = []
         self._exits: list[list[Any]] = []
         self._over: list[str] = []
+        self._failures: list[tuple[str, float]] = []
         self._busy = False
         self._timer_s: float | None = None
 
@@ -43,7 +44,7 @@ class Keeper:
 
     def accept(self, agent: Agent) -> None:
         self.agent = agent
-        self._spawned, self._exits, self._over = [], [], []
+        self._spawned, self._exits, self._over, self._failures = [], [], [], []
         self._tell("hello", self.table.listing())
 
     def obey(self, agent: Agent, order: tuple[Any, ...]) -> None:
@@ -74,6 +75,8 @@ class Keeper:
             self._orphans.pop(process.pid, None)
         else:
             self._dead.append((process.pid, exit_code, signal))
+            if exit_code != 0:
+                self._failures.append((process.task, self.machine.boottime()))
         if not self._busy:
             self.turn()
 
@@ -148,8 +151,8 @@ class Keeper:
 
     def _tell_news(self) -> None:
         if self._spawned or self._exits or self._over:
-            self._tell("news", self._spawned, self._exits, self._over)
-            self._spawned, self._exits, self._over = [], [], []
+            self._tell("news", self._spawned, self._exits, self._over, self._failures)
+            self._spawned, self._exits, self._over, self._failures = [], [], [], []
 
     def _set_timer(self) -> None:
         due_s = self.table.next_due_s(self.machine.boottime())

@@ -5,19 +5,23 @@ What runs on it is keeper.py (with the real keeper's decisions) and agent.py (wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headway.core.model import Resources
 from headway.sim.agent import Agent
 from headway.sim.checkpoints import Saved
+from headway.sim.habits import Habit
 from headway.sim.keeper import Keeper
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
 
 SIGTERM, SIGKILL = 15, 9
+EARLY = 0.99  # Who has a slow clock must not be late for a step that his gang makes together.
+APART_S = 2.0
+SAVES_FIRST_S = 0.1  # Who is in the middle of a save looks so much later whether he may end.
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Script:
     bytes_per_s: float = 20.0
     leaves_s: float = 0.0  # For how long a descendant outlives it.
     saves_every_s: int = 0  # Of the rank that saves for its task; 0 for none.
+    habit: Habit = Habit()
 
 
 @dataclass
@@ -43,6 +48,7 @@ class Process:
     orphan: bool = False  # A descendant that outlived its rank.
     died: float | None = None
     termed: bool = False
+    saving: bool = False
 
     def output_bytes(self, now: float) -> int:
         end = now if self.died is None else self.died
@@ -59,6 +65,7 @@ class Disk:
     keeper_epoch: int = 0
     saved: dict[str, Saved] = field(default_factory=dict)  # By task.
     notices: dict[str, str] = field(default_factory=dict)  # By task: the cause in its notice file.
+    failures: dict[str, float] = field(default_factory=dict)  # By task: when its first rank failed.
 
 
 class Machine:
@@ -73,6 +80,7 @@ class Machine:
         self.up = False
         self.died_at = 0.0
         self.refusals = 0  # Claims that it did not take up.
+        self.upset = 0  # How often something came between what ranks save and who keeps it.
         self.asleep_until = 0.0
         self.wall_offset_s = 0.0
         # A clock that is wrong by half a percent at most: the server's one percent must cover two of them.
@@ -122,6 +130,7 @@ class Machine:
 
     def start_agent(self) -> None:
         if self.up and self.agent is None:
+            self.upset += 1
             self.agent = Agent(self)
 
     def start_keeper(self) -> Keeper:
@@ -135,6 +144,7 @@ class Machine:
         self.world.tell(self.name, "burned down" if disk_lost else "lost power")
         self.simulation.oracle.machine_died(self.name)
         self.up = False
+        self.upset += 1
         self.died_at = self.world.now
         for process in list(self.processes.values()):
             self._end(process, None, SIGKILL, "machine")
@@ -153,6 +163,7 @@ class Machine:
     def kill_agent(self) -> None:
         if self.agent is not None and self.up and not self.asleep:
             self.world.tell(self.name, f"agent {self.agent.epoch} died")
+            self.upset += 1
             self.agent.end()
 
     def kill_keeper(self) -> None:
@@ -178,6 +189,7 @@ class Machine:
     def sleep(self, for_s: float) -> None:
         if self.up and not self.asleep:
             self.world.tell(self.name, f"sleeps for {for_s:.1f} s")
+            self.upset += 1
             self.simulation.oracle.fell_asleep(self.name)
             self.asleep_until = self.world.now + for_s
             self.world.at(self.asleep_until, self._woken, self.boots)
@@ -207,14 +219,43 @@ class Machine:
             self.disk.outputs.setdefault(task, {})[rank] = process
         self.simulation.oracle.born(self.name, process)
         if script.saves_every_s and not orphan:
-            self.after(script.saves_every_s, self._saves, process, 1)
+            self.after(script.saves_every_s * EARLY, self._saves, process, 1)
         if script.runs_s != float("inf"):
             self.after(script.runs_s, self._ends_by_itself, process)
         return process
 
     def _ends_by_itself(self, process: Process) -> None:
-        if process.died is None and not process.termed:
+        if process.died is None and process.saving and self._saves_first(process):
+            self.after(SAVES_FIRST_S, self._ends_by_itself, process)
+            return
+        hangs = not process.script.exit_code and self.simulation.oracle.left_behind(process)
+        if process.died is None and not process.termed and not hangs:
             self._end(process, process.script.exit_code, None, "")
+
+    def _saves_first(self, process: Process) -> bool:
+        """Whether it ends only after its save. Who fails on notice in the middle of a file that tells nothing, or of a
+        save of several files, looks like who has saved on notice: left out, as it is known not to hold."""
+        habit = process.script.habit
+        tells = habit.known and not habit.several
+        noticed, stalls = process.task in self.disk.notices, bool(habit.stalls_s) and not habit.known
+        return not process.script.exit_code or stalls or (noticed and not tells)
+
+    def _saved_just_now(self, process: Process) -> bool:
+        """Whether it would save again at once two files that tell nothing: only a pause parts them from those before.
+        Left out, as it is known not to hold."""
+        saved, habit = self.disk.saved.get(process.task), process.script.habit
+        blind = habit.several and not habit.known and not habit.marker
+        return blind and saved is not None and self.world.now < saved.finished_at + APART_S
+
+    # --- what they save ---
+
+    def keep_files(self, task: str, saved: Saved) -> None:
+        self.disk.saved[task] = saved
+        saved.directory.tell = lambda what, path: self._tell_agent(task, what, path)
+
+    def _tell_agent(self, task: str, what: str, path: str) -> None:
+        if self.agent is not None and self.up:
+            self.agent.files.happened(task, what, path)
 
     def _saves(self, process: Process, number: int) -> None:
         """It saves at its next step, which all of its gang make together: none without the others."""
@@ -225,18 +266,39 @@ class Machine:
         if left_s > 0.001 or self.simulation.oracle.sleeps(process):
             self.after((min(left_s, every_s) if left_s > 0.001 else 0.5) * self.rate, self._saves, process, number)
             return
-        self._save(process, number * every_s)
-        self.after(every_s, self._saves, process, number + 1)
+        if not process.saving:
+            self._save(process, number * every_s)
+        self.after(every_s * EARLY, self._saves, process, number + 1)
 
     def _save(self, process: Process, steps: int, on_notice: bool = False) -> None:
-        """A rank has finished a checkpoint, so many steps after the one that it began from."""
-        saved = self.disk.saved.setdefault(process.task, Saved())
-        if saved.restored + steps > saved.newest:
-            saved.steps.append(saved.restored + steps)
-            saved.late = on_notice
-            self.simulation.checkpoints.finished(process, saved.newest, on_notice)
+        """A rank begins to save, so many steps after the checkpoint that it began from."""
+        saved = self.disk.saved.get(process.task)
+        step = saved.restored + steps if saved is not None else 0
+        if saved is not None and step > saved.newest:
+            process.saving = True
             if self.agent is not None:
-                self.agent.saw_saved(process.task)
+                self.agent.wrote(process.task)
+            saved.upsets.append(self.upset)
+            saved.begun_at = self.world.now
+            doing = saved.habit.save(step, saved.directory, process, lambda: self.world.now)
+            self._goes_on_saving(process, saved, step, doing, on_notice)
+        elif on_notice:
+            self._end(process, 143, None, "us")
+
+    def _goes_on_saving(
+        self, process: Process, saved: Saved, step: int, doing: Iterator[float], on_notice: bool
+    ) -> None:
+        if process.died is not None:
+            return
+        for takes_s in doing:
+            if takes_s:
+                self.after(takes_s, self._goes_on_saving, process, saved, step, doing, on_notice)
+                return
+        process.saving = False
+        saved.newest, saved.late, saved.finished_at = step, on_notice, self.world.now
+        self.simulation.checkpoints.finished(self, process, step, on_notice)
+        if on_notice:
+            self._end(process, 143, None, "us")
 
     def signal(self, pid: int, number: int) -> None:
         process = self.processes.get(pid)
@@ -253,15 +315,24 @@ class Machine:
             self.after(script.cleanup_s, self._cleaned_up, process)
 
     def _cleaned_up(self, process: Process) -> None:
-        if process.died is None:
-            began = self.simulation.oracle.in_step_since(process)
-            if process.script.saves_every_s and not process.orphan and began < self.world.now:
-                self._save(process, int(self.world.now - began) + 1, on_notice=True)
+        if process.died is not None:
+            return
+        began = self.simulation.oracle.in_step_since(process)
+        if process.saving or self._saved_just_now(process):
+            self.after(SAVES_FIRST_S, self._cleaned_up, process)
+        elif process.script.saves_every_s and not process.orphan and began < self.world.now:
+            self._save(process, int(self.world.now - began) + 1, on_notice=True)
+        else:
             self._end(process, 143, None, "us")
 
     def _end(self, process: Process, exit_code: int | None, signal: int | None, by: str) -> None:
         process.died = self.world.now
         del self.processes[process.pid]
+        saved = self.disk.saved.get(process.task)
+        if saved is not None:
+            saved.directory.died(process)
+        if exit_code != 0 and not process.orphan:
+            self.disk.failures.setdefault(process.task, self.world.now)
         self.simulation.oracle.died(self.name, process, exit_code, signal, by)
         if by in ("machine", "keeper"):
             return

@@ -243,9 +243,15 @@ class Oracle:
         return max(each.born for each in born.values()) if len(born) == spec.nodes * spec.ranks_per_node else FOREVER
 
     def in_step(self, process: Process) -> bool:
-        """Whether all that it waits for are alive."""
+        """Whether all that it waits for are alive, and none is busy with its end."""
         job, attempt, _ = split_key(process.task)
-        return self.jobs[job].spec.nodes == 1 or not self.real[job, attempt].ended
+        real = self.real[job, attempt]
+        return self.jobs[job].spec.nodes == 1 or not (real.ended or any(each.termed for each in real.born.values()))
+
+    def left_behind(self, process: Process) -> bool:
+        """Whether it waits for ever for a rank of its gang that did not end well, until somebody ends it."""
+        job, attempt, _ = split_key(process.task)
+        return self.jobs[job].spec.nodes > 1 and any(each != (0, "") for each in self.real[job, attempt].ended.values())
 
     def sleeps(self, process: Process) -> bool:
         """Whether it waits for a rank on a machine that sleeps."""
@@ -256,7 +262,7 @@ class Oracle:
         """A keeper ends what may soon have no lease. The next grant may come in time, but too late for these."""
         job, attempt, _ = split_key(task)
         if (job, attempt) in self.real:
-            self.real[job, attempt].disturbed = True
+            self.real[job, attempt].disturbed = self.real[job, attempt].noticed = True
 
     def noticed(self, task: str) -> None:
         job, attempt, _ = split_key(task)

@@ -56,6 +56,7 @@ class Simulation:
         self.settings = Settings(
             look_every_s=5.0, tick_every_s=2.0, lead_lease_s=lead_lease_s, glance_every_s=lead_lease_s / 4
         )
+        self.nearby = apart.random() < 0.5  # Whether storage is as quick as the disk.
         self.pool = Pool(POOL, "sim", machines, machines, lease_s=self.lease_s)
         if ordered:
             self.pool = Pool(

@@ -16,8 +16,11 @@ from headway.core.errors import Conflict, NotFound, UserError
 from headway.core.model import Job, JobId, Resources, split_key
 from headway.core.progress_spec import PLATFORM_MAX, Again, Progress
 from headway.core.spec import JobSpec
+from headway.sim import habits
 from headway.sim.broken import Broken
 from headway.sim.checkpoints import EVERY_S
+from headway.sim.faults import DEAFENS, UPSETS
+from headway.sim.habits import Habit
 from headway.sim.node import Script
 
 if TYPE_CHECKING:
@@ -106,6 +109,10 @@ class Workload:
             leaves_s=world.between(0.1, 30.0) if world.happens(0.15) else 0.0,
             saves_every_s=Random(f"{world.seed} {name}").choice(EVERY_S),
         )
+        drawn = self.simulation.drawn
+        upset, deaf = any(drawn[each] for each in UPSETS), any(drawn[each] for each in DEAFENS)
+        habit = habits.draw(Random(f"{world.seed} {name} habit"), nodes, base.saves_every_s, upset, deaf)
+        base = replace(base, habit=habit)
         savers = Random(f"{world.seed} {name} savers").choice(SAVERS)(nodes)
         fails = {"failing": 1000, "one fails": 1000, "flaky": 2}.get(kind, 0)
         return Plan(name, kind, spec, base, savers, fails)
@@ -113,6 +120,9 @@ class Workload:
     def savers(self, job: Job) -> frozenset[int]:
         """The tasks that save, as only the user's code knows it."""
         return self.plans[job.spec.name].savers
+
+    def habit(self, task: str) -> Habit:
+        return self.plans[self.simulation.oracle.jobs[split_key(task)[0]].spec.name].base.habit
 
     def script(self, task: str, rank: int) -> Script:
         """What this rank's code does. Code that is flaky fails in so many attempts, then no more."""
