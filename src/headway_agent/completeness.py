@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from headway_agent import own_steps, rounds, saved_directories
+from headway_agent import own_steps, rounds, saved_directories, stillness
 from headway_agent.own_steps import Steps
 from headway_agent.rounds import Closed, Rounds
 from headway_agent.step_names import half_written, shape_of
@@ -29,7 +29,6 @@ DECLARED, RENAMED, MARKER, CLOSED, SETTLED = "declared", "renamed", "marker", "c
 STRENGTH = {DECLARED: 0, RENAMED: 1, MARKER: 2, CLOSED: 3, SETTLED: 4}
 SETTLE_S = 10.0
 NESTED_QUIET_S = 1.0  # A directory whose new files all came by rename is finished when nothing moves for so long.
-FAILED_QUIET_S = 2.0  # What a rank wrote so shortly before it failed may be the very write that failed.
 HELD_OPEN_S = 2.0
 RESTLESS_S, RESTLESS_TIMES = 60.0, 10  # Newer than declared for so long, or so many times: it always will be.
 BESIDE = re.compile(r"\.(log|csv|tsv|jsonl|txt|out|err|md|html|png|svg)$|tfevents", re.IGNORECASE)
@@ -472,6 +471,7 @@ def _settle(known: Knowledge, tree: Tree, now: float, inspector: Inspector) -> N
             entry, rest = entry_of(path)
             entries.setdefault(entry, []).append((rest, signature))
     quiet: dict[str, tuple[tuple[Any, ...], float]] = {}
+    still: dict[str, Signature] = {}
     for entry, files in entries.items():
         now_is = tuple(sorted(files))
         was, since_s = known.quiet.get(entry, ((), now))
@@ -487,9 +487,13 @@ def _settle(known: Knowledge, tree: Tree, now: float, inspector: Inspector) -> N
             continue
         found = [(f"{entry}/{rest}" if rest else entry, signature) for rest, signature in files]
         found = [(path, signature) for path, signature in found if not is_half_written(path)]
-        if how == SETTLED and any(inspector.format(path) == CUT for path, _ in found):
-            continue  # Somebody waits in the middle of it, or died there.
-        known.finished.update((path, (signature, how)) for path, signature in found)
+        if how == RENAMED:
+            known.finished.update((path, (signature, how)) for path, signature in found)
+        elif not any(inspector.format(path) == CUT for path, _ in found):  # Nobody waits in the middle of it, or died.
+            still.update(found)
+    old = {path: each[0] for path, each in known.kept.items() if path not in known.finished}
+    whole = stillness.without_halves(still, tree, old)
+    known.finished.update((path, (signature, SETTLED)) for path, signature in whole.items())
     known.quiet = quiet
 
 
@@ -509,18 +513,11 @@ def _settle_by_times(known: Knowledge, tree: Tree, still_s: Mapping[str, float],
             known.finished.update((path, (tree[path], SETTLED)) for path in found)
 
 
-def _fresh(known: Knowledge, tree: Tree, now: float, still_s: Mapping[str, float]) -> bool:
-    """Whether something changed so shortly before the end that it may be the very write that failed."""
-    if not still_s:
-        return now - known.changed_s < FAILED_QUIET_S
-    return any(still_s.get(path, 0.0) < FAILED_QUIET_S for path in tree)
-
-
 def _close(
     known: Knowledge, tree: Tree, now: float, end: str, still_s: Mapping[str, float], inspector: Inspector
 ) -> None:
     """The ranks have exited by themselves. What they left is closed; after a failure only if it is not too fresh."""
-    if known.marker or (end == FAILED and _fresh(known, tree, now, still_s)):
+    if known.marker or (end == FAILED and stillness.is_fresh(tree, still_s, now - known.changed_s)):
         _settle(known, tree, now, inspector)
         return
     for path, signature in tree.items():
