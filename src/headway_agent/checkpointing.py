@@ -403,6 +403,8 @@ class Checkpointer:
         charge.look_by(boottime_s() + OPEN_EVERY_S)
         if charge.inspector.format(path) != WHOLE:
             return  # In the middle of a large file, mostly: a copy of that is of no use.
+        if not staged_files.is_written(file):
+            return  # It is closed, and the news of that is on the way: taken twice, it would end its save too early.
         try:
             fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:

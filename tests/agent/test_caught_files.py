@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from headway_agent import file_events, staged_files
+from headway_agent.checkpointing import Checkpointer
+from headway_agent.completeness import WHOLE, Knowledge
 from headway_agent.file_events import FileEvents, Printed
 from headway_agent.inotify import CLOSED, FOUND, WRITTEN, Seen
 
@@ -81,3 +83,19 @@ def test_what_is_heard_late_of_a_file_that_was_found_is_not_taken_for_the_next_s
     told.clear()
     events._hear([Seen(*whose, WRITTEN, "model.bin"), Seen(*whose, CLOSED, "model.bin")])
     assert [getattr(each, "what", "caught") for each in told if not isinstance(each, Printed)] == ["written", "caught"]
+
+
+def test_a_file_that_nobody_has_open_is_not_taken_for_one_that_is_held_open(tmp_path: Path) -> None:
+    """It is closed, and the news of that is on the way: taken twice, it would end its save too early."""
+    path = tmp_path / "history.pkl"
+    inspector: Any = SimpleNamespace(format=lambda path: WHOLE)
+    charge: Any = SimpleNamespace(
+        directory=str(tmp_path), file_of=str, look_by=lambda at_s: None, inspector=inspector, copies=set(),
+        knowledge=Knowledge(),
+    )  # fmt: skip
+    path.write_bytes(b"\x80\x04N.")
+    Checkpointer._copy_grown(SimpleNamespace(), charge, str(path))  # type: ignore[arg-type]
+    assert not charge.knowledge.rounds.now
+    with open(path, "ab"):
+        Checkpointer._copy_grown(SimpleNamespace(), charge, str(path))  # type: ignore[arg-type]
+    assert list(charge.knowledge.rounds.now) == [str(path)]
