@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import namedtuple
+from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,8 +113,10 @@ _HALF_WRITTEN = re.compile(
 )
 _VERSION = re.compile(r"-v\d+(?=\.ckpt$)")
 _NUMBERS = re.compile(r"(?<==)-?(?:nan|inf)(?![a-z])|(?<==)-?\d+(?:\.\d+)*(?:e[-+]?\d+)?|\d+(?:\.\d+)*(?:e[-+]\d+)?")
+NAMES_MAX = 10_000  # The same files are looked at again and again.
 
 
+@lru_cache(maxsize=NAMES_MAX)
 def step_in(path: str) -> NamedStep | None:
     """The step that a path relative to the checkpoint directory says, or None where no number in it is surely one."""
     parts, quiet = path.split("/"), _NOISE.sub(_blank, path).split("/")
@@ -125,6 +128,7 @@ def step_in(path: str) -> NamedStep | None:
     return best[1] if best else None
 
 
+@lru_cache(maxsize=NAMES_MAX)
 def shard_of(path: str) -> int | None:
     """The number of the rank whose share this is, where the name says so; the parts of one writer's model are none."""
     for part in reversed(path.split("/")):
@@ -139,6 +143,7 @@ def is_share(path: str) -> bool:
     return shard_of(path) is not None or _PART.search(path) is not None
 
 
+@lru_cache(maxsize=NAMES_MAX)
 def shape_of(path: str) -> str:
     """The path with `#` for each number: files of the same shape are written again and again.
 
@@ -147,6 +152,7 @@ def shape_of(path: str) -> str:
     return _NUMBERS.sub("#", _VERSION.sub("", path))
 
 
+@lru_cache(maxsize=NAMES_MAX)
 def half_written(name: str) -> bool:
     """Whether a file or directory of this name is surely not finished. A hidden file may be."""
     return _HALF_WRITTEN.search(name) is not None
