@@ -317,7 +317,7 @@ def _no_salvage() -> Iterator[None]:
         yield
 
 
-@plant("files that are not kept after a while are given up", storage_fails_per_hour=60.0)
+@plant("files that are not kept after a while are given up", storage_fails_per_hour=240.0)
 def _short_patience() -> Iterator[None]:
     kept = vars(decisions)["progress"].settled
 
@@ -331,7 +331,7 @@ def _short_patience() -> Iterator[None]:
 @plant(
     "the node of a job that saves is lost, and the job is called succeeded",
     node_burns_per_hour=60.0,
-    storage_fails_per_hour=120.0,
+    storage_fails_per_hour=240.0,
 )
 def _lost_and_succeeded() -> Iterator[None]:
     def done(job: Any) -> bool:

@@ -26,7 +26,7 @@ def _silence() -> Iterator[None]:
 
 
 @plant(
-    "who was killed before it could save is taken for one that does not", slow=0.3, lost=0.2, node_dies_per_hour=40.0
+    "who was killed before it could save is taken for one that does not", slow=0.3, lost=0.1, keeper_dies_per_hour=60.0
 )
 def _cut_off() -> Iterator[None]:
     telling = sys.modules[decisions.sync_body.__module__]
