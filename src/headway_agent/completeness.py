@@ -243,7 +243,7 @@ def look(
     known.renamed_inside &= set(tree)
     if not known.declares and not known.marker:  # These say what belongs together.
         _fit_directories(known, tree, end, inspector)
-    return _due(known, tree, declared_now, inspector)
+    return _due(known, tree, declared_now, inspector, end in (ENDED_WELL, ENDED_ON_NOTICE))
 
 
 def _fit_directories(known: Knowledge, tree: Tree, end: str, inspector: Inspector) -> None:
@@ -525,7 +525,9 @@ def _close(
             known.finished[path] = (signature, SETTLED)
 
 
-def _due(known: Knowledge, tree: Tree, declared_now: Iterable[str], inspector: Inspector) -> Snapshot | None:
+def _due(
+    known: Knowledge, tree: Tree, declared_now: Iterable[str], inspector: Inspector, done: bool
+) -> Snapshot | None:
     new = [path for path, each in known.finished.items() if known.kept.get(path, ((), ""))[0] != each[0]]
     for path in declared_now:
         # Kept already, but what it is was only guessed: say it again as it was declared.
@@ -534,8 +536,8 @@ def _due(known: Knowledge, tree: Tree, declared_now: Iterable[str], inspector: I
     if not new:
         return None
     how = min((known.finished[path][1] for path in new), key=STRENGTH.__getitem__)
-    # What settled by itself, or was not declared where others were, does not say how far the job is.
-    weakest = DECLARED if how == DECLARED else SETTLED if how == SETTLED else CLOSED
+    # What settled by itself, or was not declared where others were, does not say how far the job is: unless it is done.
+    weakest = DECLARED if how == DECLARED else SETTLED if done or how == SETTLED else CLOSED
     leading = [path for path in new if STRENGTH[known.finished[path][1]] <= STRENGTH[weakest]]
     seen = known.steps.seen_at(known.due[path].seen if path in known.due else _told_at(known, path) for path in leading)
     step, unit = own_steps.choose(known.steps, leading, known.finished, known.kept, inspector.step, seen)

@@ -215,6 +215,16 @@ def test_an_older_file_that_is_known_late_is_more_of_the_newest_step() -> None:
     assert (found.step, set(found.files)) == (30, set(tree))
 
 
+@pytest.mark.parametrize(("end", "step"), [(c.ENDED_ON_NOTICE, 117), (c.ENDED_WELL, 117), (c.KILLED, 95)])
+def test_what_a_job_left_at_its_end_says_its_step_though_an_older_save_waits_to_be_stored(end: str, step: int) -> None:
+    known, tree = Knowledge(), {"model_095.pt": sig(1), "model_117.pt": sig(2)}
+    c.renamed(known, "model_095.pt")
+    assert look(known, {"model_095.pt": sig(1)}, 0.0) is not None, "and storage is away"
+    found = look(known, tree, 20.0, end)
+    assert found is not None
+    assert found.step == step
+
+
 def test_a_job_that_counts_anew_after_a_restore_has_the_steps_that_it_names() -> None:
     known = Knowledge()
     c.restored(known, {"step-30.pt": sig(1)}, 30, c.RENAMED)

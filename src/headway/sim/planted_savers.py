@@ -25,9 +25,7 @@ def _silence() -> Iterator[None]:
         yield
 
 
-@plant(
-    "who was killed before it could save is taken for one that does not", slow=0.3, lost=0.1, keeper_dies_per_hour=60.0
-)
+@plant("who was killed before it could save is taken for one that does not", slow=0.3, keeper_dies_per_hour=240.0)
 def _cut_off() -> Iterator[None]:
     telling = sys.modules[decisions.sync_body.__module__]
     with _put(telling, "were_cut_off", lambda exits: False):
