@@ -215,7 +215,7 @@ def test_an_older_file_that_is_known_late_is_more_of_the_newest_step() -> None:
     assert (found.step, set(found.files)) == (30, set(tree))
 
 
-@pytest.mark.parametrize(("end", "step"), [(c.ENDED_ON_NOTICE, 117), (c.ENDED_WELL, 117), (c.KILLED, 95)])
+@pytest.mark.parametrize(("end", "step"), [(c.ENDED_ON_NOTICE, 117), (c.ENDED_WELL, 117)])
 def test_what_a_job_left_at_its_end_says_its_step_though_an_older_save_waits_to_be_stored(end: str, step: int) -> None:
     known, tree = Knowledge(), {"model_095.pt": sig(1), "model_117.pt": sig(2)}
     c.renamed(known, "model_095.pt")

@@ -330,8 +330,8 @@ def _short_patience() -> Iterator[None]:
 
 @plant(
     "the node of a job that saves is lost, and the job is called succeeded",
-    node_burns_per_hour=60.0,
-    storage_fails_per_hour=240.0,
+    node_burns_per_hour=120.0,
+    storage_fails_per_hour=120.0,
 )
 def _lost_and_succeeded() -> Iterator[None]:
     def done(job: Any) -> bool:
