@@ -391,11 +391,14 @@ class Checkpointer:
         for path, signature in sorted(tree.items(), key=lambda each: each[1][1]):  # As they were written.
             if completeness.is_known(known, path, signature):
                 continue
-            whole = charge.inspector.format(path) == WHOLE
-            if whole and (charge.end or not staged_files.is_written(charge.file_of(path))):
+            verdict = charge.inspector.format(path)
+            over = bool(charge.end) or not staged_files.is_written(charge.file_of(path))
+            if verdict == WHOLE and over:
                 completeness.closed(known, path, Closed(signature, now, completeness.CLOSED, whole=True))
             elif charge.end:
                 completeness.left_open(known, path, now)
+            elif verdict == completeness.CUT and over and path in known.kept:
+                completeness.closed_in_vain(known, path, now)  # Its writer died in it: what is beside it is no save.
 
     def _copy_grown(self, charge: Charge, path: str) -> None:
         """Take a file that its job keeps open, where its format says that what is there is whole: it only grows."""

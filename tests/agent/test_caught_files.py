@@ -11,7 +11,7 @@ import pytest
 
 from headway_agent import file_events, staged_files
 from headway_agent.checkpointing import Checkpointer
-from headway_agent.completeness import WHOLE, Knowledge
+from headway_agent.completeness import CUT, WHOLE, Inspector, Knowledge, look
 from headway_agent.file_events import FileEvents, Printed
 from headway_agent.inotify import CLOSED, FOUND, WRITTEN, Seen
 
@@ -83,6 +83,25 @@ def test_what_is_heard_late_of_a_file_that_was_found_is_not_taken_for_the_next_s
     told.clear()
     events._hear([Seen(*whose, WRITTEN, "model.bin"), Seen(*whose, CLOSED, "model.bin")])
     assert [getattr(each, "what", "caught") for each in told if not isinstance(each, Printed)] == ["written", "caught"]
+
+
+def test_a_file_in_which_its_writer_died_while_no_agent_was_there_is_no_half_of_a_save(tmp_path: Path) -> None:
+    (tmp_path / "model.pkl").write_bytes(b"\x80\x04")
+    (tmp_path / "optimizer.pkl").write_bytes(b"\x80\x04N.")
+    tree = {name: staged_files.signature_at(str(tmp_path / name)) for name in ("model.pkl", "optimizer.pkl")}
+    inspector = Inspector()
+    inspector.format = {"model.pkl": CUT, "optimizer.pkl": WHOLE}.__getitem__  # type: ignore[method-assign]
+    for kept, takes in (
+        ({}, True),
+        ({"model.pkl": ((4, 1, 1), "closed"), "optimizer.pkl": ((4, 1, 2), "closed")}, False),
+    ):
+        known = Knowledge(kept=dict(kept))
+        charge: Any = SimpleNamespace(
+            knowledge=known, end="", inspector=inspector, file_of=lambda path: str(tmp_path / path)
+        )
+        Checkpointer._examine(SimpleNamespace(), charge, tree)  # type: ignore[arg-type]
+        found = look(known, tree, known.rounds.event_s + 6.0, inspector=inspector)
+        assert bool(found) == takes, "what was never whole before is no part of what is kept"
 
 
 def test_a_file_that_nobody_has_open_is_not_taken_for_one_that_is_held_open(tmp_path: Path) -> None:

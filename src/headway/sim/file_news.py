@@ -73,11 +73,13 @@ def examine(known: Knowledge, tree: Tree, now: float, ended: bool, inspector: In
     for path, signature in sorted(tree.items(), key=lambda each: each[1][1]):
         if completeness.is_known(known, path, signature):
             continue
-        whole = inspector.format(path) == WHOLE
-        if whole and (ended or path not in written):
+        verdict, over = inspector.format(path), ended or path not in written
+        if verdict == WHOLE and over:
             completeness.closed(known, path, Closed(signature, now, BY_CLOSE, whole=True))
         elif ended:
             completeness.left_open(known, path, now)
+        elif verdict == completeness.CUT and over and path in known.kept:
+            completeness.closed_in_vain(known, path, now)
 
 
 def taken_up(known: Knowledge, kept: Mapping[str, Any], tree: Tree) -> None:

@@ -118,10 +118,14 @@ class Server:
         self.asleep_until = self.world.now + for_s
         self._slept_at, self._slept_mono = self.world.now, self.mono()
         self._clock_stops = clock_stops
-        self.world.at(self.asleep_until, self.wake)
+        self.world.at(self.asleep_until, self._wake_from, self.asleep_until)
 
     def cut_off(self, for_s: float) -> None:
         """A server alone has its database beside it."""
+
+    def _wake_from(self, until: float) -> None:
+        if self.asleep_until == until:  # Else it was killed in that sleep, and may be in another by now.
+            self.wake()
 
     def wake(self) -> None:
         if self.asleep_until:
