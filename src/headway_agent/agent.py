@@ -475,6 +475,7 @@ class Agent:
         if self.state.leader_epoch < leader:
             self.log.say(WENT_BACK, its=self.state.leader_epoch, heard_before=leader)
         self.home.told(reply.get("servers") or ())
+        self.home.given_token(reply.get("token"))
         self.pace.answered(now, line.held_s, now - line.sent_s, brought)
         for said in reply.get("refused") or ():
             self.log.say("the server refused what was said", what=str(said)[:300])

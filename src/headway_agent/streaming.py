@@ -5,6 +5,7 @@ wire.py has whole requests and answers; a visit needs both directions open at on
 
 from __future__ import annotations
 
+from headway_agent.seals import NO_CONTENT, PIECES, Call, Pieces, packed
 from headway_agent.wire import HEAD_BYTES_MAX, Connection, Home, Unreachable
 
 OPEN_S_MAX = 30.0
@@ -16,18 +17,26 @@ class Sending:
     def __init__(self, home: Home, path: str) -> None:
         self._connection = Connection(home)
         try:
-            _begin(self._connection, "POST", path, "Transfer-Encoding: chunked\r\n")
+            self._call = _begin(self._connection, "POST", path, "Transfer-Encoding: chunked\r\n", PIECES)
         except (OSError, ValueError) as error:
+            self._connection.close()
             raise Unreachable(str(error)) from None
+        self._count = 0
         self._connection.sock.settimeout(None)
 
     def send(self, data: bytes) -> None:
         if data:
-            self._connection.sock.sendall(b"%x\r\n%s\r\n" % (len(data), data))
+            self._send(data)
+
+    def _send(self, data: bytes) -> None:
+        piece = packed(self._call, "piece of request", self._count, data)
+        self._count += 1
+        self._connection.sock.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
 
     def close(self) -> None:
         """End the body, and wait until the other side has taken all of it."""
         try:
+            self._send(b"")
             self._connection.sock.sendall(b"0\r\n\r\n")
             self._connection.sock.settimeout(OPEN_S_MAX)
             self._connection._answer()
@@ -42,31 +51,34 @@ class Receiving:
     def __init__(self, home: Home, path: str) -> None:
         self._connection = Connection(home)
         try:
-            _begin(self._connection, "GET", path, "")
+            call = _begin(self._connection, "GET", path, "", NO_CONTENT)
             head = self._connection._until(b"\r\n\r\n", HEAD_BYTES_MAX).decode("latin-1")
             status = int(head.split()[1])
         except (OSError, ValueError, IndexError) as error:
             self._connection.close()
             raise Unreachable(str(error)) from None
-        if status != 200 or "transfer-encoding: chunked" not in head.lower():
+        said = head.lower()
+        if status != 200 or "transfer-encoding: chunked" not in said or f"headway-sealed: {PIECES}" not in said:
             self._connection.close()
             raise Unreachable(f"the server answered {status}")
         self._connection.sock.settimeout(None)
         self._ended = False
+        self._pieces = Pieces(call, "piece of answer 200")
 
     def read(self) -> bytes:
         """The next bytes; none at the end, or when the connection broke."""
         wire = self._connection
         try:
-            if self._ended:
-                return b""
-            size = int(wire._until(b"\r\n", HEAD_BYTES_MAX).split(b";")[0], 16)
-            if size == 0:
-                self._ended = True
-                return b""
-            data = wire._exactly(size)
-            wire._until(b"\r\n", HEAD_BYTES_MAX)
-            return data
+            while not self._ended:
+                size = int(wire._until(b"\r\n", HEAD_BYTES_MAX).split(b";")[0], 16)
+                if size == 0:
+                    self._ended = True
+                    break
+                data = b"".join(self._pieces.take(wire._exactly(size)))
+                wire._until(b"\r\n", HEAD_BYTES_MAX)
+                if data:
+                    return data
+            return b""
         except (OSError, ValueError, IndexError, AttributeError):
             self._ended = True
             return b""
@@ -82,11 +94,16 @@ class Receiving:
         self._connection.close()
 
 
-def _begin(connection: Connection, method: str, path: str, more: str) -> None:
+def _begin(connection: Connection, method: str, path: str, more: str, content: str) -> Call:
     prefix = connection._connect()
     connection.sock.settimeout(OPEN_S_MAX)
+    call = connection.home.call(connection.challenge)
+    if call is None:
+        raise ValueError("there is no token to show")
+    proven = "".join(f"{name}: {value}\r\n" for name, value in call.headers(method, path, content).items())
     head = (
         f"{method} {prefix}{path} HTTP/1.1\r\nHost: {connection.authority}\r\n"
-        f"Authorization: Bearer {connection.home.token}\r\nContent-Type: application/octet-stream\r\n{more}\r\n"
+        f"{proven}Content-Type: application/octet-stream\r\n{more}\r\n"
     )
     connection.sock.sendall(head.encode("latin-1"))
+    return call

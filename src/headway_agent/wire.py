@@ -10,11 +10,13 @@ import os
 import socket
 
 from headway_agent.addresses import Addresses
+from headway_agent.seals import NO_CONTENT, PIECES, Call, Numbers, Pieces, Seal, Unproven, sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping, Sequence
 
+HELLO = "/agent/hello"
 HEAD_BYTES_MAX = 1 << 16
 CONNECT_S_MAX = 10.0
 TOGETHER_BYTES_MAX = 64 << 10
@@ -40,9 +42,18 @@ class Home:
         self._servers = Addresses(urls.split(","))
         self.via = ""
         self.token = ""
+        self._seal: Seal | None = None
+        self._numbers = Numbers()
         self.read_token()
         if told_file and not server_file:
             self._remember()
+
+    def call(self, challenge: str = "") -> Call | None:
+        """One more call to the server, which both sides prove; none where there is no token, as for a bucket."""
+        seal = self._seal
+        if seal is None or seal.token != self.token:
+            seal = self._seal = Seal(self.token) if self.token else None
+        return Call(seal, self._numbers.next(), challenge) if seal is not None else None
 
     def patience_s(self, alone_s: float, several_s: float) -> float:
         """How long to wait: less where another server takes the place of a silent one within seconds."""
@@ -103,6 +114,11 @@ class Home:
         except OSError:
             pass  # Kept as it was; a wrong one is answered with 401 and read again.
 
+    def given_token(self, token: Any) -> None:
+        """The server's keys were rotated: this is ours from now on."""
+        if isinstance(token, str) and token:
+            self.token = token
+
     def hand_on_token(self) -> None:
         """Put the token back, for whoever goes on in our place at once."""
         if self._takes_token and self.token:
@@ -138,6 +154,7 @@ class Connection:
         self.buffer = b""
         self.url = ""
         self.fields: dict[str, str] = {}  # The head of the last answer.
+        self.challenge = ""  # What the server wants to see in each call.
 
     def post(self, path: str, body: Any, timeout_s: float) -> tuple[int, Any]:
         content = json.dumps(body, separators=(",", ":")).encode()
@@ -209,6 +226,8 @@ class Connection:
         authority, _, prefix = rest.partition("/")
         host, _, port = authority.rpartition(":") if ":" in authority.rpartition("]")[2] else (authority, "", "")
         host = (host or authority).strip("[]")
+        self.authority = authority
+        way = "/" + prefix.strip("/") if prefix.strip("/") else ""
         if self.sock is None:
             sock: Any = open_socket(self.home.via, host, int(port or (443 if scheme == "https" else 80)))
             if scheme == "https":
@@ -216,8 +235,24 @@ class Connection:
 
                 sock = trusting().wrap_socket(sock, server_hostname=host)
             self.sock = sock
-        self.authority = authority
-        return "/" + prefix.strip("/") if prefix.strip("/") else ""
+            self._greet(way)
+        return way
+
+    def _greet(self, prefix: str) -> None:
+        """Let whoever answers prove to be the server, before he is told anything."""
+        call = self.home.call()
+        if call is None:
+            return
+        self.sock.settimeout(CONNECT_S_MAX)
+        self._send(call, "GET", prefix, HELLO, b"", {})
+        try:
+            status, content = self._answer(call)
+            self.challenge = str(json.loads(content).get("challenge") or "")
+        except Unproven as problem:
+            self.home.read_token()  # It may have been replaced meanwhile.
+            raise Unproven(f"{self.url} does not prove to be the server of this node: {problem}") from None
+        if status != 200:
+            raise Unproven(f"{self.url} answered {status}")
 
     def _exchange(
         self,
@@ -228,23 +263,42 @@ class Connection:
         kind: str,
         headers: Mapping[str, str],
     ) -> tuple[int, bytes]:
-        prefix = self._connect()
-        self.sock.settimeout(timeout_s)
-        head = (
-            f"{method} {prefix}{path} HTTP/1.1\r\nHost: {self.authority}\r\n"
-            f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-        )
-        if self.home.token:
-            head += f"Authorization: Bearer {self.home.token}\r\n"
+        for _ in range(2):
+            prefix = self._connect()
+            self.sock.settimeout(timeout_s)
+            call = self.home.call(self.challenge)
+            self._send(call, method, prefix, path, body, dict({"Content-Type": kind}, **headers))
+            status, content = self._answer(call)
+            if status != 401 or call is None or not self._challenged(content):
+                break
+        return status, content
+
+    def _challenged(self, content: bytes) -> bool:
+        """Whether the server, which has proven itself, wants another challenge: it was started anew behind a proxy."""
+        try:
+            wanted = str(json.loads(content).get("challenge") or "")
+        except (ValueError, AttributeError):
+            return False
+        changed = bool(wanted) and wanted != self.challenge
+        self.challenge = wanted or self.challenge
+        return changed
+
+    def _send(
+        self, call: Call | None, method: str, prefix: str, path: str, body: bytes | bytearray, headers: dict[str, str]
+    ) -> None:
+        if call is not None:
+            content = headers.get("Headway-Sha256") or (sha256(body).hexdigest() if body else NO_CONTENT)
+            headers = dict(headers, **call.headers(method, path, content, headers.get("Range", "")))
+        head = f"{method} {prefix}{path} HTTP/1.1\r\nHost: {self.authority}\r\nContent-Length: {len(body)}\r\n"
         head += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
         if len(body) < TOGETHER_BYTES_MAX:
             self.sock.sendall(head.encode("latin-1") + body)
         else:
             self.sock.sendall(head.encode("latin-1"))
             self.sock.sendall(body)  # Not copied once more.
-        return self._answer()
 
-    def _answer(self) -> tuple[int, bytes]:
+    def _answer(self, call: Call | None = None) -> tuple[int, bytes]:
+        """The answer: with a call, only one that the server has sealed for it."""
         while True:
             head = self._until(b"\r\n\r\n", HEAD_BYTES_MAX)
             first, *lines = head.decode("latin-1").split("\r\n")
@@ -264,6 +318,13 @@ class Connection:
             body = b"" if status in (204, 304) else self._rest()
         if fields.get("connection", "").lower() == "close":
             self.close()
+        if call is not None and fields.get("headway-sealed") == PIECES:
+            pieces = Pieces(call, f"piece of answer {status}")
+            body = b"".join(pieces.take(body))
+            if not pieces.ended:
+                raise ConnectionError("the answer ended before its last piece")
+        elif call is not None:
+            call.check(status, body, fields.get("headway-seal", ""))
         return status, body
 
     def _more(self) -> None:

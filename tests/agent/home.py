@@ -19,9 +19,10 @@ from typing import Any
 from urllib.parse import quote
 
 from headway_agent.decide import digest_of
+from tests.agent.sealed_home import HELLO, proven, seal
 from tests.waiting import PATIENCE_S, wait_until
 
-TOKEN = "a-test-token"
+TOKEN = "hwn_bjE.a-test-token"
 
 
 class Server:
@@ -168,12 +169,14 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
         def _answer(self, status: int, content: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
+            for name, value in seal(TOKEN, dict(self.headers), status, content).items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
 
         def do_POST(self) -> None:
             body = json.loads(self._body() or b"{}")
-            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            if not proven(TOKEN, "POST", self.path, dict(self.headers)):
                 self._answer(401, b"{}")
             elif self.path == "/agent/urls":
                 urls = {key: f"/agent/objects/{quote(key)}" for key in body["keys"]}
@@ -189,6 +192,9 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
                 self._answer(201, b"")
 
         def do_GET(self) -> None:
+            if self.path == "/agent/hello":
+                self._answer(200, HELLO)
+                return
             found = server.objects.get(self.path.removeprefix("/agent/objects/"))
             if found is not None:
                 self._answer(200, found)

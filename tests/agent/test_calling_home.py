@@ -13,16 +13,30 @@ from socketserver import ThreadingUnixStreamServer
 import pytest
 
 from headway_agent.wire import Connection, Home, Unreachable
+from tests.agent.sealed_home import HELLO, proven, seal
 
 ANSWER_S = 60
 
 
+TOKEN = "hwn_bjE.secret"
+
+
 class Answering(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        body = json.dumps({"host": self.headers["Host"], "token": self.headers["Authorization"]}).encode()
+        good = proven(TOKEN, "POST", self.path, dict(self.headers))
+        self._answer(json.dumps({"host": self.headers["Host"], "proven": good}).encode())
+
+    def do_GET(self) -> None:
+        self._answer(HELLO)
+
+    def _answer(self, body: bytes) -> None:
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
+        for name, value in seal(TOKEN, dict(self.headers), 200, body).items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
@@ -42,7 +56,7 @@ def url() -> Iterator[str]:
 
 
 def a_home(tmp_path: Path, urls: str, server_file: str = "") -> Home:
-    (tmp_path / "token").write_text("secret\n")
+    (tmp_path / "token").write_text(TOKEN + "\n")
     return Home(urls, server_file, str(tmp_path / "token"))
 
 
@@ -78,5 +92,5 @@ def test_a_file_may_name_a_socket_that_leads_to_the_server(tmp_path: Path) -> No
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with closing(Connection(a_home(tmp_path, "", str(file)))) as connection:
             status, said = connection.post("/agent/sync", {}, ANSWER_S)
-        assert (status, said) == (200, {"host": "lab.example:8400", "token": "Bearer secret"})
+        assert (status, said) == (200, {"host": "lab.example:8400", "proven": True})
         server.shutdown()

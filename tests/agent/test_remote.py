@@ -20,7 +20,7 @@ from headway_agent.remote import PAUSE_S_MAX, Link, Remote
 from headway_agent.restoring import Bad, _checked
 from headway_agent.storing import Missing, StoreFailed, StoreRefused
 from headway_agent.wire import Home
-from tests.api.serving import TOKEN, Serving
+from tests.api.serving import Serving
 from tests.buckets import seaweed
 from tests.faults import FaultyProxy
 from tests.waiting import PATIENCE_S, wait_until
@@ -52,14 +52,14 @@ def _hung_up() -> Iterator[None]:
             connection.close()
 
 
-def a_remote(tmp_path: Path, port: int, **more: Any) -> Remote:
-    (tmp_path / "token").write_text(TOKEN)
-    remotes.append(Remote(Home(f"http://127.0.0.1:{port}", "", str(tmp_path / "token")), "n1", **more))
+def a_remote(tmp_path: Path, server: Serving, **more: Any) -> Remote:
+    (tmp_path / "token").write_text(server.services.signer.token_for("n1"))
+    remotes.append(Remote(Home(server.url, "", str(tmp_path / "token")), "n1", **more))
     return remotes[-1]
 
 
 def test_objects_of_a_living_attempt_travel_by_signed_addresses(server: Serving, job: str, tmp_path: Path) -> None:
-    remote = a_remote(tmp_path, server.port)
+    remote = a_remote(tmp_path, server)
     key = f"jobs/{job}/1/parts/0-1.0"
     remote.put(key, b"content")
     assert server.storage.get(key) == b"content"
@@ -113,7 +113,7 @@ def test_no_address_is_given_for_a_tricky_name(server: Serving, job: str, key: s
 
 def test_a_cut_upload_goes_on_with_the_chunk_where_it_broke(server: Serving, job: str, tmp_path: Path) -> None:
     pauses: list[float] = []
-    remote = a_remote(tmp_path, server.port, pause=pauses.append)
+    remote = a_remote(tmp_path, server, pause=pauses.append)
     chunks = [f"jobs/{job}/1/parts/output-x.{number}" for number in range(3)]
     contents = [os.urandom(1000) for _ in chunks]
     sums = [hashlib.sha256(content).hexdigest() for content in contents]
@@ -145,7 +145,7 @@ def test_pauses_grow_and_are_as_long_as_storage_asks_for(tmp_path: Path) -> None
         again.start(key.split("/")[1] + "/1/0")
         for fault, longest_s in (("500", PAUSE_S_MAX * 1.5), ("503", 7.0)):
             pauses: list[float] = []
-            remote = a_remote(tmp_path, again.port, pause=pauses.append)
+            remote = a_remote(tmp_path, again, pause=pauses.append)
             proxy.faults, proxy.retry_after_s = [fault], 7
             with pytest.raises(StoreFailed, match=fault):
                 remote.put(key, b"content")
@@ -176,7 +176,7 @@ def test_a_bucket_that_is_not_found_says_nothing_of_its_objects(tmp_path: Path) 
         again.join()
         job = again.submit()
         again.start(f"{job}/1/0")
-        remote = a_remote(tmp_path, again.port, pause=lambda _: None)
+        remote = a_remote(tmp_path, again, pause=lambda _: None)
         key, none = f"jobs/{job}/1/parts/0-1.0", f"jobs/{job}/1/parts/none"
         remote.put(key, b"content")
         for each in (key, none):
@@ -206,7 +206,7 @@ def test_an_address_that_ran_out_before_its_time_is_renewed(server: Serving, tmp
         job = again.submit()
         again.start(f"{job}/1/0")
         keys = [f"jobs/{job}/1/parts/0-1.{number}" for number in range(4)]
-        remote = a_remote(tmp_path, again.port, pause=lambda _: None)
+        remote = a_remote(tmp_path, again, pause=lambda _: None)
         remote.put(keys[0], b"first")
         links = [remote.links.find("PUT", key) for key in keys]
         for link in links:
@@ -234,7 +234,7 @@ def test_a_store_that_misbehaves_loses_and_damages_nothing(tmp_path: Path, seed:
         for number in range(6):
             (source / f"f{number}").write_bytes(chance.randbytes(chance.randint(1, 3 << 20)))
         files = {path.name: signature_of(path.lstat()) for path in source.iterdir()}
-        remote = a_remote(tmp_path, again.port, pause=lambda _: None)
+        remote = a_remote(tmp_path, again, pause=lambda _: None)
         remote.object_bytes_max = 1 << 20
         entries = None
         known = Known()

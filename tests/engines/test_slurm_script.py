@@ -21,10 +21,12 @@ from headway.core.model import Pool, Resources
 from headway.engines.slurm import SlurmEngine, _from_columns, _from_json, read_options
 from headway.engines.slurm_script import BEGIN
 from headway.settings import Settings
+from tests.agent.sealed_home import HELLO, proven, seal
 from tests.certificates import certified
 
 OPTIONS = {"partition": "gpu", "account": "vision", "time": "8h", "notice": "5m", "sbatch": "--exclude=bad1 --nice=5"}
 POOL = Pool("lab", "slurm", 0, 4, shape=Resources(8.0, 32 << 30, 2), gpu_type="a100", options=OPTIONS)
+CODE, TOKEN = "hwe_bGFi.the-code", "hwn_bGFi.the-token"
 ORDER = Order("lab-ab12", "lab", ("lab-ab12-0", "lab-ab12-1"))
 
 
@@ -72,21 +74,26 @@ def test_both_languages_of_squeue_are_understood() -> None:
 
 def test_a_node_trusts_the_certificates_that_the_server_names(tmp_path: Path) -> None:
     """The lines that begin on a node, for real, against a server whose certificate nobody else vouches for."""
-    proof = io.BytesIO()
+    proof, genuine = io.BytesIO(), True
     with zipfile.ZipFile(proof, "w") as program:
         program.writestr("__main__.py", "import sys; print(open(sys.argv[-1] + '/ca.pem').read())")
 
     class Hands(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            code = self.headers["Authorization"] == "Bearer code-lab-ab12-0"
-            self.send_response(200 if code and self.path == "/agent/token" else 401)
-            self.end_headers()
-            self.wfile.write(b'{"token": "secret-lab-ab12-0"}')
+            self._answer(CODE, b'{"token": "%s"}' % TOKEN.encode())
 
         def do_GET(self) -> None:
-            self.send_response(200 if self.headers["Authorization"] == "Bearer secret-lab-ab12-0" else 401)
+            secret = CODE if CODE.partition(".")[0] in self.headers["Authorization"] else TOKEN
+            self._answer(secret, HELLO if self.path == "/agent/hello" else proof.getvalue())
+
+        def _answer(self, secret: str, body: bytes) -> None:
+            status = 200 if proven(secret, self.command, self.path, dict(self.headers)) else 401
+            self.send_response(status)
+            marks = seal(secret, dict(self.headers), status, body) if genuine else {}
+            for name, value in marks.items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(proof.getvalue())
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -98,11 +105,11 @@ def test_a_node_trusts_the_certificates_that_the_server_names(tmp_path: Path) ->
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        for ca in (str(ours.ca), ""):
+        for ca, genuine in ((str(ours.ca), True), (str(ours.ca), False), ("", True)):
             url = f"https://127.0.0.1:{server.server_port}"
             engine = SlurmEngine(POOL, "k7m2", url, lambda node: f"secret-{node}", Settings(ca_file=ca), {})
             said = engine.render(ORDER).text["said"]
-            said |= {"codes": {"lab-ab12-0": "code-lab-ab12-0"}, "node_dir": str(tmp_path), "dead_man_s": 0}
+            said |= {"codes": {"lab-ab12-0": CODE}, "node_dir": str(tmp_path), "dead_man_s": 0}
             done = subprocess.run(
                 [sys.executable, "-I", "-S", "-c", BEGIN],
                 input=json.dumps(said),
@@ -111,10 +118,13 @@ def test_a_node_trusts_the_certificates_that_the_server_names(tmp_path: Path) ->
                 text=True,
                 timeout=120,
             )
-            if ca:
+            if not genuine:
+                assert "it does not prove to be the server" in done.stderr
+                assert not list(tmp_path.glob("headway-*/lab-ab12-0/token")), "nothing stays"
+            elif ca:
                 assert done.stdout.strip() == ours.ca.read_text().strip(), done.stderr
                 (token,) = tmp_path.glob("headway-*/lab-ab12-0/token")
-                assert (token.read_text(), token.stat().st_mode & 0o777) == ("secret-lab-ab12-0", 0o600)
+                assert (token.read_text(), token.stat().st_mode & 0o777) == (TOKEN, 0o600)
             else:
                 assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
     finally:

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headway.api import problems
 from headway.api.connections import SIGNED_IN
 from headway.api.rights import RIGHTS, UNRECORDED
+from headway.api.sealed import CHALLENGE, HELLO, SCHEME, STALE_TOKEN
 from headway.api.services import Services
 from headway.control import views
 from headway.control.auditing import Recording, recording
@@ -75,11 +76,19 @@ class Gate:
         self._house = f"Bearer {services.token}".encode()
         self._signed: dict[bytes, Actor] = {}  # By the hash of what was shown; good as long as the keys are.
         self._signer: Signer | None = None
+        self._calls = services.sealed_calls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            given, actor = _given(scope), None
+            if given.startswith(SCHEME) and (call := self._calls.open(scope, given)) is not None:
+                if call.problem:
+                    await call.refuse(self._calls.challenge, scope, receive, send)
+                    return
+                actor, receive, send = call.actor, call.reading(receive), call.sealing(send)
+                scope.setdefault("state", {}).update({STALE_TOKEN: call.stale, CHALLENGE: self._calls.challenge})
             try:
-                actor = self._actor(scope) or await self._services.badges.look(_given(scope))
+                actor = actor or self._actor(scope) or await self._services.badges.look(given)
             except HeadwayError as error:  # The store is away: nobody is known, so nothing is done, nor refused.
                 error.untouched = True
                 await problems.of(error)(scope, receive, send)
@@ -91,7 +100,7 @@ class Gate:
             if actor.kind == "agent" and not scope["path"].startswith(("/agent/", "/agent.pyz")):
                 await _not_for_agents(scope["path"])(scope, receive, send)
                 return
-            if actor.kind == "newcomer" and scope["path"] != "/agent/token":
+            if actor.kind == "newcomer" and scope["path"] not in ("/agent/token", HELLO):
                 await _refusal()(scope, receive, send)
                 return
             scope.setdefault("state", {})["actor"] = actor

@@ -13,6 +13,7 @@ from headway.api.access import Actor, actor_of, note_known
 from headway.api.documents import ANY, RAW, body
 from headway.api.reach import Reach
 from headway.api.reading import read_object
+from headway.api.sealed import CHALLENGE, HELLO, STALE_TOKEN
 from headway.api.services import Services, settled
 from headway.api.signing import METHODS
 from headway.api.transfer import ranged, received, sha256_of
@@ -35,7 +36,14 @@ def routes(services: Services) -> APIRouter:
         said = read_sync(await read_object(request, services.settings.request_bytes_max, lenient=True))
         reach.check_sync(actor_of(request), said.node, said.logs)
         reply = await settled(services.control.sync(said))
+        if request.scope["state"].get(STALE_TOKEN):
+            reply = {**reply, "token": services.signer.token_for(said.node)}  # The keys were rotated.
         return Response(json.dumps(reply, separators=(",", ":")), media_type="application/json")
+
+    @router.get(HELLO, responses=ANY)
+    async def hello(request: Request) -> Response:
+        """Asked on each new connection, before anything is said: the challenge for calls, sealed by this server."""
+        return JSONResponse({"challenge": request.scope["state"].get(CHALLENGE, "")})
 
     @router.get("/agent.pyz", responses=RAW)
     async def agent_zip() -> Response:

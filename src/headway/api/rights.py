@@ -111,6 +111,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("DELETE", "/api/v1/projects/{project}/secrets/{name}"): CHANGE,
     ("POST", "/api/v1/secrets/rotate"): SERVE,
     ("POST", "/agent/secrets"): AGENT,
+    ("GET", "/agent/hello"): AGENT,
     ("POST", "/agent/sync"): AGENT,
     ("POST", "/agent/token"): AGENT,
     ("GET", "/agent.pyz"): AGENT,

@@ -15,6 +15,7 @@ from typing import Any
 
 from headway.api.badges import Badges, Recorder
 from headway.api.following import Standing
+from headway.api.sealed import SealedCalls
 from headway.api.sharing import Looks
 from headway.api.signing import Addresses
 from headway.control.auditing import Recorded, recording
@@ -178,6 +179,10 @@ class Services:
     @property
     def signer(self) -> Signer:
         return self._signing.signer
+
+    @cached_property
+    def sealed_calls(self) -> SealedCalls:
+        return SealedCalls(lambda: self.signer)
 
     @cached_property
     def addresses(self) -> Addresses:

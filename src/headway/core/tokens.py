@@ -53,18 +53,30 @@ class Signer:
         """For this an ordered node is given its token, once. It may stand where a platform keeps it: api/agents.py."""
         return _signed(self._keys[NEWCOMER][0], NEWCOMER, node)
 
+    def tokens_of(self, named: str) -> list[str]:
+        """All tokens that are good now for whom the open part of one names, the newest first."""
+        found = kind_and_name(named)
+        return [_signed(key, *found) for key in self._keys[found[0]] + self._before] if found else []
+
     def bearer(self, token: str) -> Bearer | None:
         """Whom a token was signed for, or None if it was not signed here."""
-        kind, _, rest = token.partition("_")
-        if kind not in LABELS or len(token) > 2 * NAME_MAX + 100:
+        found = kind_and_name(token.partition(".")[0])
+        if found is None or len(token) > 2 * NAME_MAX + 100:
             return None
-        try:
-            name = base64.urlsafe_b64decode(rest.partition(".")[0] + "==").decode()
-        except ValueError:
-            return None
-        for number, key in enumerate(self._keys[kind] + self._before):
-            if hmac.compare_digest(_signed(key, kind, name).encode(), token.encode()):
-                return Bearer(kind, name, fresh=number == 0)
+        for number, good in enumerate(self.tokens_of(token.partition(".")[0])):
+            if hmac.compare_digest(good.encode(), token.encode()):
+                return Bearer(*found, fresh=number == 0)
+        return None
+
+
+def kind_and_name(named: str) -> tuple[str, str] | None:
+    """What the open part of a token says, whoever wrote it."""
+    kind, _, rest = named.partition("_")
+    if kind not in LABELS or len(named) > 2 * NAME_MAX:
+        return None
+    try:
+        return kind, base64.urlsafe_b64decode(rest + "==").decode()
+    except ValueError:
         return None
 
 

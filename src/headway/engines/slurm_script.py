@@ -17,7 +17,7 @@ from headway.core.model import Pool
 RESTARTS_MOST = 3  # So often may Slurm requeue an order; then it ends, and a new one takes its place.
 
 # Runs on each node. Fetches the agent from the server, which the node must reach anyway, and becomes it.
-BEGIN = """import json, os, shutil, signal, stat, sys, time, urllib.request
+BEGIN = """import hashlib, hmac, json, os, shutil, signal, stat, sys, time, urllib.request
 said = json.load(sys.stdin)
 restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 node = "%s-%s" % (said["order"], os.environ["SLURM_NODEID"]) + ("-r%d" % restart if restart else "")
@@ -48,16 +48,30 @@ if said.get("ca"):
     put("ca.pem", said["ca"].encode())  # The agent finds it there, too.
 put("server.json", json.dumps({"url": said["urls"]}).encode())
 put("ordered.json", json.dumps(said).encode())
+def ask(url, key, method, path):  # Both sides prove that they have the key; it does not travel.
+    def mark(*words):
+        return hmac.new(key.encode(), "\\n".join(map(str, words)).encode(), "sha256").hexdigest()
+    def call(method, path, challenge):
+        number, nothing = os.urandom(8).hex() + "-1", hashlib.sha256(b"").hexdigest()
+        proof = mark("request", method, path, challenge, number, nothing, "")
+        words = ["Headway", key.partition(".")[0], challenge or "-", number, proof]
+        head = {"Authorization": " ".join(words), "Headway-Sha256": nothing}
+        asked = urllib.request.Request(url + path, b"" if method == "POST" else None, head, method=method)
+        with opener.open(asked, timeout=60) as answer:
+            body = answer.read()
+            seal = mark("answer", number, answer.status, hashlib.sha256(body).hexdigest())
+            if not hmac.compare_digest(seal, answer.headers.get("Headway-Seal") or ""):
+                raise OSError("it does not prove to be the server")
+        return body
+    return call(method, path, json.loads(call("GET", "/agent/hello", ""))["challenge"])
 until = time.monotonic() + said["dead_man_s"]
 opener = urllib.request.build_opener(*handlers)
 while True:
     for url in said["urls"].split(","):
         try:
-            asked = urllib.request.Request(url + "/agent/token", b"", {"Authorization": "Bearer " + code})
-            token = json.load(opener.open(asked, timeout=60))["token"]
+            token = json.loads(ask(url, code, "POST", "/agent/token"))["token"]
             put("token", token.encode())
-            asked = urllib.request.Request(url + "/agent.pyz", headers={"Authorization": "Bearer " + token})
-            put("agent.pyz", opener.open(asked, timeout=60).read())
+            put("agent.pyz", ask(url, token, "GET", "/agent.pyz"))
             os.execv(sys.executable, [sys.executable, "-I", "-S", place + "/agent.pyz", "ordered", "--node-dir", place])
         except OSError as error:
             problem = "%s: %s" % (url, error)

@@ -1,0 +1,118 @@
+"""Whoever takes the server's port while it is down learns no token and has nothing run."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from headway.control.sealing import KeyRing
+from headway.control.signing import signer_of
+from tests.living import Living
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def living(headway_home: Path, tmp_path: Path) -> Iterator[Living]:
+    made = Living(headway_home, tmp_path)
+    yield made
+    made.end()
+
+
+class Impostor:
+    """Another user's server on the port of ours: answers everything with work to do, and notes what it hears."""
+
+    def __init__(self, port: int, prize: Path, seal: str = "") -> None:
+        self.heard: list[tuple[str, dict[str, str], bytes]] = []
+        duty = {"task": "stolen00/1/0", "do": "claim", "argv": ["touch", str(prize)], "ranks": 1, "grace_s": 1.0}
+        reply = {
+            "leader_epoch": 9_999_999_999,
+            "lease_left_s": 1e6,
+            "full": True,
+            "gone": [],
+            "duties_digest": "0" * 16,
+        }
+        reply |= {"duties": [duty], "safe": {}, "resend": False, "agent_version": "", "follow": [], "challenge": "mine"}
+        impostor = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                impostor.heard.append((self.path, dict(self.headers), body))
+                content = json.dumps({**reply, "url": "", "token": "mine", "ok": True, "version": "0.1.0"}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(content)))
+                if seal:
+                    self.send_header("Headway-Seal", seal)
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815
+
+            def log_message(self, format: str, *words: Any) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def paths(self) -> set[str]:
+        return {path for path, _, _ in self.heard}
+
+    @property
+    def everything(self) -> str:
+        return "\n".join(f"{path} {headers} {body!r}" for path, headers, body in self.heard)
+
+    def end(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@contextmanager
+def an_impostor(living: Living, prize: Path, seal: str = "") -> Iterator[Impostor]:
+    port = urlsplit(json.loads((living.home / "state/server.json").read_text())["url"]).port
+    assert port
+    made = Impostor(port, prize, seal)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def test_an_impostor_on_the_servers_port_gets_no_token_and_nothing_run(living: Living, tmp_path: Path) -> None:
+    job = living.submit("--", "sleep", "1000")
+    wait_until(lambda: living.job(job)["state"] == "running", what="the job to run")
+    agent, prize = living.agent, tmp_path / "prize"
+    living.ok("server", "stop")
+    with an_impostor(living, prize, "ab" * 32) as impostor:
+        wait_until(lambda: len(impostor.heard) >= 4, what="the agent to call the impostor")
+        assert impostor.paths == {"/agent/hello"}, "nothing is told to whoever has not proven himself"
+        token = signer_of(KeyRing(living.home / "config/secrets.keys").keys()).token_for("local-1")
+        assert token.partition(".")[2] not in impostor.everything
+        assert "Bearer" not in impostor.everything
+        # Nor does a command hand the private token over.
+        living.ok("ps")  # Which starts the server, elsewhere.
+        assert (living.home / "state/token").read_text().strip() not in impostor.everything
+        log = (living.home / "state/nodes/local-1/agent.log").read_text()
+        assert "does not prove to be the server of this node" in log
+        pauses = [json.loads(line)["again_in_s"] for line in log.splitlines() if "again_in_s" in line]
+        assert pauses == sorted(pauses)
+        assert len(set(pauses)) > 1
+    assert not prize.exists()
+    living.ok("server", "restart")
+    wait_until(lambda: living.job(job)["state"] == "running", what="the server to hear of the job again")
+    done = living.submit("--", "true")
+    assert living.wait(done)["state"] == "succeeded"
+    assert living.agent == agent
+    assert [each["number"] for each in living.job(job)["attempts"]] == [1]
+    assert not prize.exists()
+    living.ok("stop", job, "--grace", "0")
