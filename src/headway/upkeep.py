@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.core.errors import OperatorError
 from headway.settings import Home, Resolved
-from headway.wiring import is_shared, look_at_storage, open_storage, open_store, own_home, store_url
+from headway.wiring import is_shared, key_ring, look_at_storage, open_storage, open_store, own_home, store_url
 
 
 def migrate(resolved: Resolved, home: Home) -> str:
@@ -35,6 +35,38 @@ def back_up(resolved: Resolved, home: Home, to: Path) -> dict[str, Any]:
         return backup.back_up(store, open_storage(resolved.settings, home), store.dump, to, time.time())
     finally:
         store.close()
+
+
+def rotate_keys(resolved: Resolved, home: Home, step: str) -> dict[str, Any]:
+    """Take one step of giving a database other keys; what that is, the command line says.
+
+    `begin` adds a key, and signs with it at once where there is one server; `use` signs with it; `finish` drops all
+    others; `lost` makes new ones where the file is gone.
+    """
+    from headway.control.signing import BEFORE, CHECK, added, check_of, promoted
+
+    ring, shared = key_ring(resolved.settings, home), is_shared(resolved.settings)
+    if step == "lost":
+        ring.make_sure()
+    keys = ring.keys()
+    steps = {"begin": lambda: added(keys, on_top=not shared), "use": lambda: promoted(keys)}
+    if step == "finish":
+        keys = {name: keys[name] for name in list(keys)[:1]}
+    elif step in steps:
+        keys = steps[step]()
+    if step != "lost":
+        ring.write(keys)
+    newest = next(iter(keys))
+    if step in ("finish", "lost"):
+        store = open_store(resolved.settings, home)
+        store.put_shared_value(CHECK, check_of(newest, keys[newest]))
+        store.close()
+    return {
+        "file": str(ring.path),
+        "signs": newest,
+        "accepted": [name for name in keys if name != newest and not name.startswith(BEFORE)],
+        "several": shared,
+    }
 
 
 def restore(resolved: Resolved, home: Home, of: Path, allow_missing: bool = False) -> dict[str, Any]:

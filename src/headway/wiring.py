@@ -361,9 +361,11 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
     from headway.control.foresight import Aside
     from headway.control.housekeeping import Housekeeping
     from headway.control.performer import Performer
+    from headway.control.signing import read_revoked
     from headway.control.thread import ControlThread
 
     settings, store, storage, services = server.resolved.settings, server.store, server.storage, server.services
+    services.signing.know(read_revoked(store))
     set_up(store, server.resolved, server.home, epoch)
     place = server.found.settle(store, epoch)
     told = {"mark": place.mark, "dir": storage.local_dir(), "copy": place.copy}

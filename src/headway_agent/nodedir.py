@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOG_BYTES_MAX = 4 << 20
 ORDERED = "HEADWAY_AGENT_ORDERED"  # Set in the environment of agent and keeper where the node belongs to an order.
+NEXT_TOKEN = "token.next"  # Another token than the one that an ordered node began with, for its next agent.
 LEFT = 4  # The agent's exit code when it was told to leave, or has been alone for too long.
 
 

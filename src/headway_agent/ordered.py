@@ -14,7 +14,7 @@ import sys
 import time
 
 from headway_agent import releasing
-from headway_agent.nodedir import LEFT, ORDERED, NodeDir, remove_tree
+from headway_agent.nodedir import LEFT, NEXT_TOKEN, ORDERED, NodeDir, remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Node:
         # The agent hears the platform's SIGTERM by itself.
         self._write_notice(float(self.said.get("grace_s", 30.0)), ENDED)
         while not self._over():
+            self.token = _taken(self.node_dir.file(NEXT_TOKEN)) or self.token  # The keys were rotated.
             if not self.agent and time.monotonic() >= self.start_at_s:
                 self._start()
             heard = signal.sigtimedwait(HEARD, LOOK_S)

@@ -10,6 +10,7 @@ import os
 import socket
 
 from headway_agent.addresses import Addresses
+from headway_agent.nodedir import NEXT_TOKEN, ORDERED, write_durably
 from headway_agent.seals import NO_CONTENT, PIECES, Call, Numbers, Pieces, Seal, Unproven, sha256
 
 TYPE_CHECKING = False
@@ -116,15 +117,16 @@ class Home:
 
     def given_token(self, token: Any) -> None:
         """The server's keys were rotated: this is ours from now on."""
-        if isinstance(token, str) and token:
-            self.token = token
+        if not isinstance(token, str) or not token or token == self.token:
+            return
+        self.token = token
+        if os.environ.get(ORDERED):  # Whoever started us would start the next agent with the old one.
+            write_durably(os.path.join(os.path.dirname(self._token_file), NEXT_TOKEN), token.encode())
 
     def hand_on_token(self) -> None:
         """Put the token back, for whoever goes on in our place at once."""
         if self._takes_token and self.token:
-            handle = os.open(self._token_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(self.token)
+            write_durably(self._token_file, self.token.encode())
 
 
 def open_socket(via: str, host: str, port: int, limit_s: float = CONNECT_S_MAX) -> Any:

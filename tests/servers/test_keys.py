@@ -185,3 +185,47 @@ def test_the_key_of_a_database_of_before_is_moved_out_and_its_nodes_go_on(living
     assert asked(living, signed(derived(old, LABELS[NODE]), NODE, NODE_NAME)) == 401
     assert living.job(job)["state"] == "running"
     living.ok("stop", job, "--grace", "0")
+
+
+def sealed_by(living: Living) -> list[str]:
+    """The ids of the keys that sign and are accepted."""
+    return [line.split()[0] for line in (living.home / "config/secrets.keys").read_text().splitlines()]
+
+
+def test_keys_are_rotated_under_a_running_job_and_old_ones_open_nothing(living: Living) -> None:
+    living.ok("secret", "set", "hf", input="hf_abcdefgh\n")
+    job = living.submit("--", "sleep", "1000")
+    wait_until(lambda: living.job(job)["state"] == "running", what="the job to run")
+    agent, (before,) = living.agent, sealed_by(living)
+    stolen = signer_of(KeyRing(living.home / "config/secrets.keys").keys()).token_for(NODE_NAME)
+    assert asked(living, stolen) == 200
+    living.ok("server", "rotate-keys")
+    assert sealed_by(living)[1:] == [before]
+    assert asked(living, stolen) == 200, "good until the rotation is finished"
+    wait_until(lambda: living.run("server", "rotate-keys", "--finish").returncode == 0, what="nodes with new tokens")
+    assert len(sealed_by(living)) == 1
+    wait_until(lambda: asked(living, stolen) == 401, what="the old token to be refused")
+    done = living.submit("--secret", "HF=hf", "--", "sh", "-c", "test $HF = hf_abcdefgh")
+    assert living.wait(done)["state"] == "succeeded"
+    assert (living.agent, living.job(job)["state"]) == (agent, "running")
+    living.ok("server", "restart")
+    assert living.wait(living.submit("--", "true"))["state"] == "succeeded"
+    assert [each["number"] for each in living.job(job)["attempts"]] == [1]
+    living.ok("stop", job, "--grace", "0")
+
+
+def test_a_nodes_token_can_be_revoked_and_the_node_goes_on_with_another(living: Living) -> None:
+    job = living.submit("--", "sleep", "1000")
+    wait_until(lambda: living.job(job)["state"] == "running", what="the job to run")
+    agent = living.agent
+    stolen = signer_of(KeyRing(living.home / "config/secrets.keys").keys()).token_for(NODE_NAME)
+    assert asked(living, stolen) == 200
+    assert "it is handed a new one" in living.ok("nodes", "revoke", NODE_NAME)
+    assert asked(living, stolen) == 401
+    assert living.wait(living.submit("--", "true"))["state"] == "succeeded"
+    assert (living.agent, living.job(job)["state"]) == (agent, "running")
+    living.ok("server", "restart")
+    assert asked(living, stolen) == 401, "for good"
+    assert living.wait(living.submit("--", "true"))["state"] == "succeeded"
+    assert "no node" in living.run("nodes", "revoke", "nobody-1").stderr
+    living.ok("stop", job, "--grace", "0")

@@ -36,8 +36,11 @@ def routes(services: Services) -> APIRouter:
         said = read_sync(await read_object(request, services.settings.request_bytes_max, lenient=True))
         reach.check_sync(actor_of(request), said.node, said.logs)
         reply = await settled(services.control.sync(said))
-        if request.scope["state"].get(STALE_TOKEN):
-            reply = {**reply, "token": services.signer.token_for(said.node)}  # The keys were rotated.
+        if request.scope["state"].get(STALE_TOKEN):  # The keys were rotated.
+            services.old_tokens.add(said.node)
+            reply = {**reply, "token": services.signer.token_for(said.node)}
+        elif services.old_tokens:
+            services.old_tokens.discard(said.node)
         return Response(json.dumps(reply, separators=(",", ":")), media_type="application/json")
 
     @router.get(HELLO, responses=ANY)

@@ -73,6 +73,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/api/v1/licences"): KNOWN,
     ("PATCH", "/api/v1/licences"): SERVE,
     ("POST", "/api/v1/nodes/{node}/release"): SERVE,
+    ("POST", "/api/v1/nodes/{node}/revoke"): SERVE,
     ("POST", "/api/v1/nodes/{node}/{how}"): SERVE,
     ("GET", "/api/v1/schedules"): KNOWN,
     ("PUT", "/api/v1/schedules/{name}"): CHANGE,

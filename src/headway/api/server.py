@@ -77,6 +77,7 @@ def _about(services: Services, projects: frozenset[str] | None) -> dict[str, Any
         "jobs": store.counts("", projects),
         "troubles": troubles,
         "last_seq": glance.last_seq,
+        "old_tokens": sorted(services.old_tokens) if projects is None else [],
         "servers": servers,
         # Of no project, so shown to those alone who see all of them.
         "happened": [show_event(each) for each in store.happenings(HAPPENINGS)] if projects is None else [],

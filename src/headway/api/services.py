@@ -143,6 +143,7 @@ class Services:
     standing: Standing = field(default_factory=Standing)
     engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
     ring: KeyRing = field(default_factory=lambda: KeyRing(Path("secrets.keys"), make=False))
+    old_tokens: set[str] = field(default_factory=set)  # Nodes whose last sync was proven with an older key.
     examine: Callable[[], list[dict[str, Any]]] = list  # How the hosts of all pools are.
     release: Callable[[Node], None] = lambda _node: None  # Have an engine give a node back.
     checked_logs: dict[LogRange, None] = field(default_factory=dict)  # Pieces of output that were found to be whole.
@@ -173,12 +174,12 @@ class Services:
         return Recorder(self.store, self.shared, self.now)
 
     @cached_property
-    def _signing(self) -> Signing:
+    def signing(self) -> Signing:
         return Signing(self.ring, self.now)
 
     @property
     def signer(self) -> Signer:
-        return self._signing.signer
+        return self.signing.signer
 
     @cached_property
     def sealed_calls(self) -> SealedCalls:

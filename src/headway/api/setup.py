@@ -5,6 +5,7 @@ A change names only the words that change; null takes a word away.
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import Future
 from typing import Annotated, Any
 
@@ -28,8 +29,10 @@ from headway.control.setting_up import (
     SetPool,
     SetQueue,
 )
-from headway.core.errors import BadInput
+from headway.control.signing import revoke
+from headway.core.errors import BadInput, NotFound
 from headway.core.fields import check_keys
+from headway.core.orders import is_ordered
 from headway.core.pool_spec import NODES_MOST, show_pool, without_ways
 from headway.core.queue_spec import show_queue
 
@@ -106,6 +109,8 @@ def _pools(router: APIRouter, services: Services) -> None:
 
 
 def _rest(router: APIRouter, services: Services) -> None:
+    revoking = asyncio.Lock()
+
     @router.get("/licences", responses=LICENCES)
     async def licences(request: Request) -> Response:
         """How many there are of each licence."""
@@ -134,6 +139,18 @@ def _rest(router: APIRouter, services: Services) -> None:
         closed = await services.do(ReleaseNode(node, actor_of(request).name, force))
         await run_in_threadpool(services.release, closed)
         return JSONResponse({"node": {"id": closed.id, "pool": closed.pool, "released": True}})
+
+    @router.post("/nodes/{node}/revoke", responses=ANY)
+    async def revoke_token(node: str) -> Response:
+        """Let the token of a node be good for nothing any more. Its engine hands it a new one, where it can."""
+        known = services.control.cycle.book.nodes.get(node)
+        if known is None:
+            raise NotFound(f'no node "{node[:80]}"', "headway nodes")
+        async with revoking:
+            services.signing.know(await run_in_threadpool(revoke, services.store, node))
+        pool = services.control.cycle.book.house.pools.get(known.pool)
+        again = pool is not None and not is_ordered(pool)
+        return JSONResponse({"node": {"id": node, "pool": known.pool, "given_again": again}})
 
     @router.post("/nodes/{node}/{how}", openapi_extra=body({"type": "object"}), responses=ANY)
     async def close_node(node: str, how: str, request: Request) -> Response:

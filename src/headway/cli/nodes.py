@@ -61,6 +61,20 @@ def release(node: str, force: bool, output: Output) -> int:
     return exits.OK
 
 
+@nodes.command()
+@click.argument("node")
+@output_options
+def revoke(node: str, output: Output) -> int:
+    """Let its token be good for nothing any more, as when somebody may have read it.
+
+    Local nodes and ssh hosts are handed a new one within seconds, and go on. A node that was ordered is cut off.
+    """
+    answer: dict[str, Any] = connect(output).house.revoke_node(node)
+    again = "it is handed a new one" if answer["given_again"] else f"give it back: headway nodes release {node}"
+    output.show(answer, lambda: f"the token of {node} is revoked; {again}", lambda: [node])
+    return exits.OK
+
+
 def _close(output: Output, node: str, how: str, said: str, stop: bool = False) -> int:
     answer: dict[str, Any] = connect(output).house.close_node(node, how, stop)
     output.show(answer, lambda: said, lambda: [node])

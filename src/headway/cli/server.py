@@ -133,6 +133,45 @@ def backup(output: Output, directory: Path, allow_missing: bool) -> int:
     return exits.ERROR if problems and not allow_missing else exits.OK
 
 
+@server.command("rotate-keys")
+@click.option("--use", "step", flag_value="use", help="Several servers: sign with the new key, which all have by now.")
+@click.option("--finish", "step", flag_value="finish", help="Accept only the newest key from now on.")
+@click.option("--lost", "step", flag_value="lost", help="The key file is gone for good: make another.")
+@click.option("--force", is_flag=True, help="Finish although some nodes have no new token yet.")
+@output_options
+def rotate_keys(output: Output, step: str | None, force: bool) -> int:
+    """Give the server other keys: run it, then again with --finish. Nodes and jobs go on.
+
+    Nodes are given new tokens with their next calls; until you finish, old ones are good as well. With several servers,
+    copy the key file to each of them after the first step, then run --use on each.
+    """
+    from headway.upkeep import rotate_keys as rotate
+
+    resolved, home = settings.load(os.environ), settings.home_from(os.environ)
+    step = step or "begin"
+    if step == "finish":
+        client = connect(output)
+        late = [] if force else list(client.server().get("old_tokens") or ())
+        if late:
+            raise Conflict(f"{', '.join(late[:5])} have no new token yet", "wait a minute; or cut them off: --force")
+        client.secrets.rotate()  # What older keys have sealed would not open any more.
+    told = rotate(resolved, home, step)
+    output.show(told, lambda: _rotated(told, step), lambda: [told["signs"]])
+    return exits.OK
+
+
+def _rotated(told: dict[str, Any], step: str) -> str:
+    said = f"the key {told['signs']} of {told['file']} signs; accepted as well: {', '.join(told['accepted']) or 'none'}"
+    after = {
+        "begin": "copy that file to every server of this database, then on each: headway server rotate-keys --use"
+        if told["several"]
+        else "once all nodes have called: headway server rotate-keys --finish",
+        "use": "on every server; then, once all nodes have called: headway server rotate-keys --finish",
+        "lost": "secrets that were set before do not open any more: set them again",
+    }
+    return f"{said}\n{after[step]}" if step in after else said
+
+
 @server.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True))
 @click.option("--allow-missing", is_flag=True, help="Restore a copy that lacks objects, without those.")

@@ -63,6 +63,10 @@ class House:
         """Give a node back; refused while a job is there, unless forced: then it starts elsewhere."""
         return dict(self._ask("POST", f"/nodes/{_word(node)}/release", {"force": force})["node"])
 
+    def revoke_node(self, node: str) -> dict[str, Any]:
+        """Let a node's token be good for nothing any more."""
+        return dict(self._ask("POST", f"/nodes/{_word(node)}/revoke")["node"])
+
     def schedules(self) -> list[dict[str, Any]]:
         return list(self._get("/schedules")["schedules"])
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from headway.control.sealing import KeyRing
 from headway.core.errors import OperatorError
-from headway.core.tokens import Signer, derived
+from headway.core.tokens import KEY_BYTES, Signer, derived
 from headway.store.protocol import Store
 
 IN_DATABASE = "node-tokens"  # Under this name a database of before had the key itself.
-CHECK, HOUSE = "key-check", "house"
+CHECK, HOUSE, REVOKED = "key-check", "house", "revoked-nodes"
 BEFORE = "nodes-before-"  # Begins the id of a key that came out of a database, with the time at which it came.
 BEFORE_GOOD_S = 86400.0  # Old copies of the database have it as well: nodes are given new tokens long before.
 LOOK_EVERY_S = 1.0
@@ -36,6 +37,13 @@ class Signing:
         self._signer: Signer | None = None
         self._keys: dict[str, bytes] = {}
         self._look_at = 0.0
+        self.revoked: dict[str, int] = {}  # By node: how often its tokens were revoked. Replaced, never changed.
+
+    def know(self, revoked: dict[str, int]) -> None:
+        """Tokens that were revoked, here or by another server."""
+        if revoked != self.revoked:
+            self.revoked, self._keys = revoked, {}
+            self._look_at = 0.0
 
     @property
     def signer(self) -> Signer:
@@ -57,12 +65,38 @@ class Signing:
             return
         keys = {name: key for name, key in keys.items() if not _over(name, self._now())}
         if keys != self._keys:
-            self._signer, self._keys = signer_of(keys), keys
+            self._signer, self._keys = signer_of(keys, self.revoked), keys
 
 
-def signer_of(keys: dict[str, bytes]) -> Signer:
+def signer_of(keys: dict[str, bytes], revoked: Mapping[str, int] | None = None) -> Signer:
     own = [key for name, key in keys.items() if not name.startswith(BEFORE)]
-    return Signer(own, [key for name, key in keys.items() if name.startswith(BEFORE)])
+    return Signer(own, [key for name, key in keys.items() if name.startswith(BEFORE)], revoked)
+
+
+def read_revoked(store: Store) -> dict[str, int]:
+    """How often the tokens of nodes were revoked, as all servers of a store know it."""
+    return {str(node): int(times) for node, times in json.loads(store.shared_value(REVOKED) or "{}").items()}
+
+
+def revoke(store: Store, node: str) -> dict[str, int]:
+    """Let all tokens that a node was given be good for nothing, at every server; whoever starts it has a new one."""
+    known = read_revoked(store)
+    known[node] = known.get(node, 0) + 1
+    store.put_shared_value(REVOKED, json.dumps(known))
+    return known
+
+
+def added(keys: Mapping[str, bytes], on_top: bool) -> dict[str, bytes]:
+    """The keys with a fresh one: it signs at once, or is only accepted until all servers have it."""
+    fresh = {secrets.token_hex(4): secrets.token_bytes(KEY_BYTES)}
+    first = dict(list(keys.items())[:1])
+    return {**fresh, **keys} if on_top else {**first, **fresh, **keys}
+
+
+def promoted(keys: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The keys with the second, which all servers have by now, on top."""
+    names = list(keys)
+    return {name: keys[name] for name in (names[1:2] + names[:1] + names[2:])}
 
 
 def _over(name: str, now: float) -> bool:

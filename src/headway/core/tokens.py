@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 NODE, NEWCOMER = "hwn", "hwe"
@@ -39,15 +39,18 @@ class Signer:
     `before` signed what a database of before had handed out; nodes still show it until they have been given another.
     """
 
-    def __init__(self, keys: Sequence[bytes], before: Sequence[bytes] = ()) -> None:
+    def __init__(
+        self, keys: Sequence[bytes], before: Sequence[bytes] = (), revoked: Mapping[str, int] | None = None
+    ) -> None:
         self._keys = {kind: [derived(key, label) for key in keys] for kind, label in LABELS.items()}
         self._before = list(before)
+        self._revoked = dict(revoked or {})  # By node: how often its tokens were revoked.
         self.addresses = [derived(key, ADDRESSES) for key in keys]
         self.gangs = derived(keys[0], GANGS)
 
     def token_for(self, node: str) -> str:
         """The token of a node's agent. The same at every server, until the keys are rotated."""
-        return _signed(self._keys[NODE][0], NODE, node)
+        return _signed(self._keys[NODE][0], NODE, node, self._revoked.get(node, 0))
 
     def code_for(self, node: str) -> str:
         """For this an ordered node is given its token, once. It may stand where a platform keeps it: api/agents.py."""
@@ -56,7 +59,10 @@ class Signer:
     def tokens_of(self, named: str) -> list[str]:
         """All tokens that are good now for whom the open part of one names, the newest first."""
         found = kind_and_name(named)
-        return [_signed(key, *found) for key in self._keys[found[0]] + self._before] if found else []
+        if found is None:
+            return []
+        times = self._revoked.get(found[1], 0) if found[0] == NODE else 0
+        return [_signed(key, *found, times) for key in self._keys[found[0]] + ([] if times else self._before)]
 
     def bearer(self, token: str) -> Bearer | None:
         """Whom a token was signed for, or None if it was not signed here."""
@@ -80,8 +86,8 @@ def kind_and_name(named: str) -> tuple[str, str] | None:
         return None
 
 
-def _signed(key: bytes, kind: str, name: str) -> str:
-    seal = hmac.digest(key, f"{kind}:{name}".encode(), "sha256")
+def _signed(key: bytes, kind: str, name: str, times: int = 0) -> str:
+    seal = hmac.digest(key, (f"{kind}:{name}" + (f"\n{times}" if times else "")).encode(), "sha256")
     return f"{kind}_{_text(name.encode())}.{_text(seal)}"
 
 
