@@ -61,6 +61,7 @@ class Impostor:
             def log_message(self, format: str, *words: Any) -> None:
                 pass
 
+        self.url = f"http://127.0.0.1:{port}"
         self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -107,12 +108,19 @@ def test_an_impostor_on_the_servers_port_gets_no_token_and_nothing_run(living: L
         pauses = [json.loads(line)["again_in_s"] for line in log.splitlines() if "again_in_s" in line]
         assert pauses == sorted(pauses)
         assert len(set(pauses)) > 1
+        # Nor where it is told to call that very address, as people do with a server on a port of its own.
+        refused = living.run("ps", env={"HEADWAY_SERVER_URL": impostor.url})
+        assert refused.returncode != 0
+        assert "does not prove to be this home's server" in refused.stderr
+        assert (living.home / "state/token").read_text().strip() not in impostor.everything
     assert not prize.exists()
     living.ok("server", "restart")
     wait_until(lambda: living.job(job)["state"] == "running", what="the server to hear of the job again")
     done = living.submit("--", "true")
     assert living.wait(done)["state"] == "succeeded"
     assert living.agent == agent
+    url = json.loads((living.home / "state/server.json").read_text())["url"]
+    living.ok("ps", env={"HEADWAY_SERVER_URL": url})
     assert [each["number"] for each in living.job(job)["attempts"]] == [1]
     assert not prize.exists()
     living.ok("stop", job, "--grace", "0")

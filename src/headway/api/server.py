@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
@@ -16,8 +17,10 @@ from headway.control.cycle import Cycle
 from headway.control.house_views import show_server
 from headway.control.roster import listed
 from headway.control.views import show_event, show_node
+from headway.core.tokens import proof
 
 HAPPENINGS = 20
+TOKEN_LEAST = 20
 FOR_ANYBODY = ("version", "started_at", "jobs", "last_seq", "leader_epoch")
 NOTHING: dict[str, Any] = {"troubles": [], "servers": [], "happened": []}
 
@@ -26,10 +29,13 @@ def routes(services: Services) -> APIRouter:
     router = APIRouter(tags=["server"])
 
     @router.get("/api/v1/health", responses=ANY)
-    async def health() -> Response:
-        """Whether the server is up. The only question that needs no token."""
-        ok = services.control.alive
-        return JSONResponse({"ok": ok, "version": services.about["version"]}, 200 if ok else 503)
+    async def health(nonce: Annotated[str, Query(max_length=64)] = "") -> Response:
+        """Whether the server is up. The only question that needs no token; `nonce` asks for a proof that it has its."""
+        ok, said = services.control.alive, {"version": services.about["version"]}
+        port = urlsplit(str(services.about.get("url", ""))).port
+        if nonce and port and len(services.token) >= TOKEN_LEAST:  # A shorter one could be guessed from its proofs.
+            said["proof"] = proof(services.token, nonce, port)
+        return JSONResponse({"ok": ok, **said}, 200 if ok else 503)
 
     @router.get("/api/v1/server", responses=ANY)
     async def about(request: Request) -> Response:

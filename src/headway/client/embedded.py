@@ -47,9 +47,8 @@ def locate(resolved: Resolved, home: Home, env: Mapping[str, str]) -> Address:
     """Return where the server is; the embedded one is started when it does not run."""
     url, ca_file = resolved.settings.server_url, resolved.settings.ca_file
     if url:
-        return Address(
-            url, env.get("HEADWAY_TOKEN") or logins.token_for(home, url) or _own_token(home, env, url), ca_file
-        )
+        known = env.get("HEADWAY_TOKEN") or logins.token_for(home, url)
+        return Address(url, known, ca_file) if known else Address(url, _own_token(home, env, url), ca_file, own=True)
     running = read_running(home)
     if running is None and resolved.settings.accounts == "on":
         # A shared server is somebody's service: one that a command started by the way would stand in its place.

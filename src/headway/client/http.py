@@ -51,14 +51,18 @@ STATUSES: dict[int, type[HeadwayError]] = {
 
 
 class Address:
-    """Where a server listens, the token that it wants to see, and which certificates are trusted besides."""
+    """Where a server listens, the token that it wants to see, and which certificates are trusted besides.
 
-    __slots__ = ("ca_file", "token", "url")
+    `own`: the token is the private one of a home, which is shown only to whoever proves to have it already.
+    """
 
-    def __init__(self, url: str, token: str = "", ca_file: str = "") -> None:
+    __slots__ = ("ca_file", "own", "token", "url")
+
+    def __init__(self, url: str, token: str = "", ca_file: str = "", own: bool = False) -> None:
         self.url = url
         self.token = token
         self.ca_file = ca_file
+        self.own = own
 
 
 class Answer:
@@ -109,7 +113,8 @@ class Link:
         found = self.locate()
         urls = [url.strip() for url in found.url.split(",") if url.strip()]
         self.several = max(1, len(urls))
-        return Address(urls[self._turn % len(urls)], found.token, found.ca_file) if len(urls) > 1 else found
+        one = urls[self._turn % len(urls)] if urls else found.url
+        return Address(one, found.token, found.ca_file, found.own) if len(urls) > 1 else found
 
     def another(self) -> Link:
         """A link of its own to the same servers, which begins with the one that answers this one."""
@@ -337,7 +342,34 @@ def _connect(address: Address, connect_s_max: float) -> tuple[Wire, str]:
     wire = Wire(
         parts.hostname, port, secure=parts.scheme == "https", connect_s_max=connect_s_max, ca_file=address.ca_file
     )
-    return wire, parts.path.rstrip("/") + BASE
+    base = parts.path.rstrip("/") + BASE
+    if address.own and address.token and parts.scheme == "http":
+        _prove(wire, base, address, port)
+    return wire, base
+
+
+def _prove(wire: Wire, base: str, address: Address, port: int) -> None:
+    """Whoever has the port of a server that is down must not be shown its token."""
+    import hmac
+    import secrets
+
+    from headway.core.tokens import proof
+
+    nonce = secrets.token_hex(16)
+    try:
+        _, _, body = wire.ask("GET", f"{base}/health?nonce={nonce}", {}, None, ANSWER_S_MAX)
+        shown = str(json.loads(body).get("proof") or "")
+    except (ValueError, AttributeError):
+        shown = ""
+    except OSError:
+        wire.close()
+        raise
+    if not hmac.compare_digest(proof(address.token, nonce, port).encode(), shown.encode()):
+        wire.close()
+        raise NotAllowed(
+            f"{address.url} does not prove to be this home's server, so its token was not shown",
+            "headway server restart, if it is of an older version; or sign in there: headway login",
+        )
 
 
 def _headers(address: Address, payload: bytes | FileBody | None) -> dict[str, str]:

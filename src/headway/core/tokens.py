@@ -91,6 +91,11 @@ def _signed(key: bytes, kind: str, name: str, times: int = 0) -> str:
     return f"{kind}_{_text(name.encode())}.{_text(seal)}"
 
 
+def proof(token: str, nonce: str, port: int) -> str:
+    """What only a server with this token can answer, at this port: nobody can pass on what another has answered."""
+    return hmac.digest(token.encode(), f"health\n{nonce}\n{port}".encode(), "sha256").hex()
+
+
 def hashed(secret: str) -> str:
     """What is kept of a token: enough to know it again, too little to use it. (It is random, so no salt is needed.)"""
     return hashlib.sha256(secret.encode()).hexdigest()
