@@ -341,11 +341,13 @@ def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = Fa
     about["store"] = "postgresql" if is_shared(settings) else "sqlite"
     about["storage"] = "folder" if storage.local_dir() else settings.storage_url
     about["storage_id"] = found.identity.id if found.identity else ""
+    about["advertised"] = settings.advertise_url or url
     services = Services(
         settings, store, storage, Away(lambda: standing.leader), Hub(), token, agent.data, agent.version,
         new_id, time.time(), time.time, time.monotonic, about, standing, engines(settings),
         ring,
     )  # fmt: skip
+    standing.proofs = lambda address, nonce: services.signer.proofs(address, nonce)
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     place = storage.local_dir() or settings.storage_url
     advertised = settings.advertise_url or url
@@ -490,8 +492,9 @@ class OneOfSeveral:
             settings.glance_every_s,
             self._begin,
             self._changed,
-            lambda glance: services.hub.note(glance.last_seq),
+            self._glanced,
         )
+        self._look_at = 0.0
         server.addresses = lambda: self._leadership.addresses
 
     def start(self) -> None:
@@ -499,6 +502,15 @@ class OneOfSeveral:
 
     def stop(self) -> None:
         self._leadership.stop()
+
+    def _glanced(self, glance: Any) -> None:
+        services, mono = self._server.services, time.monotonic()
+        services.hub.note(glance.last_seq)
+        if mono >= self._look_at:  # As with tokens of people, another server's word counts here soon.
+            from headway.control.signing import read_revoked
+
+            self._look_at = mono + self._server.resolved.settings.token_cache_s
+            services.signing.know(read_revoked(self._server.store))
 
     def _begin(self, change: Any) -> Term:
         from headway.control.leadership import told

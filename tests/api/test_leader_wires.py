@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.api.serving import TOKEN, Follower, Serving
+from tests.impostors import Impostor
 from tests.waiting import wait_until
 
 THREADS = 4
@@ -150,3 +151,24 @@ def test_a_question_is_asked_again_and_a_change_is_not(follower: Follower) -> No
         answer = follower.ask("POST", "/api/v1/tokens", {"user": "mel"})
         assert (answer.status, leader.heard.count("POST /api/v1/tokens")) == (503, 1)
         assert "whether the request was carried out is not known" in answer.json["detail"]
+
+
+def test_nobodys_token_is_passed_to_whoever_took_the_leaders_port(leader: Counted, follower: Follower) -> None:
+    standing = follower.services.standing
+    standing.proofs = lambda url, nonce: leader.services.signer.proofs(url, nonce)
+    leader.services.about["advertised"] = leader.url
+    assert follower.ok("GET", f"/jobs/{follower.submit()}")["state"] == "queued"
+    impostor = Impostor()
+    try:
+        standing.change(False, impostor.url)
+        refused = follower.ask("POST", "/api/v1/jobs", {"job": {"command": ["true"]}})
+        assert refused.status == 503
+        assert {path.partition("?")[0] for path in impostor.paths} == {"/api/v1/health"}
+        assert TOKEN not in impostor.everything
+        # Nor can he pass on what the true leader proves: it names the address.
+        leader.services.about["advertised"] = impostor.url + "/elsewhere"
+        leader.hang_up()
+        standing.change(False, leader.url)
+        assert follower.ask("POST", "/api/v1/jobs", {"job": {"command": ["true"]}}).status == 503
+    finally:
+        impostor.end()

@@ -43,6 +43,7 @@ class Standing:
     leading: bool = True
     leader: str = ""  # The address of another server that leads.
     loop: asyncio.AbstractEventLoop | None = None
+    proofs: Callable[[str, str], list[str]] | None = None  # What a leader at an address must answer to a nonce.
     _waiters: set[asyncio.Future[None]] = field(default_factory=set)
 
     def change(self, leading: bool, leader: str) -> None:
@@ -87,7 +88,7 @@ class Front:
     def __init__(self, app: ASGIApp, standing: Standing) -> None:
         self._app = app
         self._standing = standing
-        self._wires = LeaderWires()
+        self._wires = LeaderWires(lambda url, nonce: standing.proofs(url, nonce) if standing.proofs else [])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reads = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")

@@ -7,8 +7,12 @@ closes is never used again, and none is kept for so long that the leader would c
 from __future__ import annotations
 
 import asyncio
+import hmac
+import json
 import os
+import secrets
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
@@ -17,6 +21,8 @@ import h11
 CONNECT_S_MAX = 3.0
 KEPT_S_MAX = 2.5  # The leader closes what is idle for 5 s (uvicorn's timeout_keep_alive).
 KEPT_MOST = 64
+PROVE_S_MAX = 5.0
+PIECE_BYTES = 64 << 10
 
 
 @dataclass(eq=False)
@@ -45,7 +51,8 @@ class LeaderWire:
 class LeaderWires:
     """Used in the event loop alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, proofs: Callable[[str, str], list[str]] = lambda _url, _nonce: []) -> None:
+        self._proofs = proofs
         self._kept: dict[LeaderWire, asyncio.Task[None]] = {}
         self._trust: tuple[object, ssl.SSLContext] | None = None
 
@@ -61,7 +68,39 @@ class LeaderWires:
         parts = urlsplit(url)
         secure = self._trusting() if parts.scheme == "https" else None
         opened = asyncio.open_connection(parts.hostname, parts.port or (443 if secure else 80), ssl=secure)
-        return LeaderWire(url, parts, *await asyncio.wait_for(opened, CONNECT_S_MAX))
+        wire = LeaderWire(url, parts, *await asyncio.wait_for(opened, CONNECT_S_MAX))
+        if secure is None:
+            try:
+                await asyncio.wait_for(self._prove(wire), PROVE_S_MAX)
+            except BaseException:
+                wire.close()
+                raise
+        return wire
+
+    async def _prove(self, wire: LeaderWire) -> None:
+        """Whoever has the port of a leader that died is passed nobody's token. (A certificate proves as much.)"""
+        nonce = secrets.token_hex(16)
+        good = self._proofs(wire.url, nonce)
+        if not good:
+            return
+        target = f"{wire.parts.path.rstrip('/')}/api/v1/health?nonce={nonce}"
+        asked = h11.Request(method="GET", target=target, headers=[("host", wire.parts.netloc)])
+        wire.writer.write((wire.http.send(asked) or b"") + (wire.http.send(h11.EndOfMessage()) or b""))
+        body = b""
+        while not isinstance(event := wire.http.next_event(), h11.EndOfMessage):
+            if event is h11.NEED_DATA:
+                wire.http.receive_data(await wire.reader.read(PIECE_BYTES))
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif isinstance(event, h11.ConnectionClosed) or len(body) > PIECE_BYTES:
+                raise ConnectionResetError("the leader closed the connection")
+        try:
+            shown = str(json.loads(body).get("proof_to_servers") or "")
+        except (ValueError, AttributeError):
+            shown = ""
+        if not any(hmac.compare_digest(each.encode(), shown.encode()) for each in good):
+            raise ConnectionRefusedError(f"{wire.url} does not prove to be a server of this database")
+        wire.http.start_next_cycle()
 
     def give_back(self, wire: LeaderWire) -> None:
         """Keep a connection for the next request, or close it where none can follow."""

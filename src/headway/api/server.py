@@ -35,6 +35,8 @@ def routes(services: Services) -> APIRouter:
         port = urlsplit(str(services.about.get("url", ""))).port
         if nonce and port and len(services.token) >= TOKEN_LEAST:  # A shorter one could be guessed from its proofs.
             said["proof"] = proof(services.token, nonce, port)
+        if nonce and services.about.get("advertised"):
+            said["proof_to_servers"] = services.signer.proofs(services.about["advertised"], nonce)[0]
         return JSONResponse({"ok": ok, **said}, 200 if ok else 503)
 
     @router.get("/api/v1/server", responses=ANY)

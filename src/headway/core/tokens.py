@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 NODE, NEWCOMER = "hwn", "hwe"
 LABELS = {NODE: "tokens of nodes", NEWCOMER: "codes of ordered nodes"}
-ADDRESSES, GANGS = "addresses of objects", "keys of gangs"
+ADDRESSES, GANGS, SERVERS = "addresses of objects", "keys of gangs", "proofs of servers"
 KEY_BYTES = 32
 NAME_MAX = 200
 
@@ -47,6 +47,7 @@ class Signer:
         self._revoked = dict(revoked or {})  # By node: how often its tokens were revoked.
         self.addresses = [derived(key, ADDRESSES) for key in keys]
         self.gangs = derived(keys[0], GANGS)
+        self._servers = [derived(key, SERVERS) for key in keys]
 
     def token_for(self, node: str) -> str:
         """The token of a node's agent. The same at every server, until the keys are rotated."""
@@ -55,6 +56,11 @@ class Signer:
     def code_for(self, node: str) -> str:
         """For this an ordered node is given its token, once. It may stand where a platform keeps it: api/agents.py."""
         return _signed(self._keys[NEWCOMER][0], NEWCOMER, node)
+
+    def proofs(self, address: str, nonce: str) -> list[str]:
+        """What a server at this address proves to another one of the same store; by each key, the newest first."""
+        said = f"server\n{address}\n{nonce}".encode()
+        return [hmac.digest(key, said, "sha256").hex() for key in self._servers]
 
     def tokens_of(self, named: str) -> list[str]:
         """All tokens that are good now for whom the open part of one names, the newest first."""
