@@ -26,7 +26,8 @@ PASSED = b"headway-passed"
 
 # Read from store and storage alone. Whatever is not named here is the leader's, so a new route is right from the start.
 HERE = re.compile(
-    r"/agent\.pyz|/agent/hello|/agent/objects/.+|/api/v1/(health|openapi\.json|events|events/page|bundles/[^/]+|arrays/[^/]+"
+    r"/agent\.pyz|/agent/hello|/agent/objects/.+"
+    r"|/api/v1/(health|openapi\.json|events|events/page|bundles/[^/]+|arrays/[^/]+"
     r"|jobs/[^/]+/(logs|checkpoints|checkpoints/\d+/(raw|files)|artifacts|artifacts/raw|diff/[^/]+))"
 )
 # The leader knows more of it (why a job waits, what was just written); without one, the store's word is good enough.
