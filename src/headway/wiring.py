@@ -143,7 +143,7 @@ def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
     from headway.core.node_names import check_node_names
     from headway.core.pool_spec import read_pool
     from headway.core.queue_spec import read_licences, read_queue
-    from headway.engines.local_user import is_refused
+    from headway.engines.local_user import is_refused, refuse
 
     sections, known_engines = resolved.sections, engines(resolved.settings)
     pools = {name: read_pool(name, raw, known_engines) for name, raw in sections.get("pool", {}).items()}
@@ -151,7 +151,9 @@ def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
     alone = not is_shared(resolved.settings) and resolved.settings.accounts == "off"
     asked = alone or resolved.sources.get("local_nodes") != "built in"
     if asked and resolved.settings.local_nodes and "local" not in pools:
-        pools["local"] = known_engines["local"](local_pool(resolved.settings))
+        pools["local"] = local_pool(resolved.settings)
+        if is_refused(resolved.settings):
+            refuse(pools["local"])
     pools = {name: placed(pool, resolved, home) for name, pool in pools.items()}
     named = frozenset(pools)
     for known in store.pools():

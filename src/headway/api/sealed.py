@@ -30,6 +30,7 @@ PIECE_BYTES_MAX = 64 << 20
 WINDOW = 4096  # So far may calls overtake each other.
 LIVES_MOST = 50_000
 NONE = "-"
+WITHOUT_CONTENT = (204, 304)
 
 
 class Heard:
@@ -150,7 +151,10 @@ class SealedCall:
             nonlocal count, way
             if message["type"] == "http.response.start":
                 held.append(message)
-                return
+                if message["status"] in WITHOUT_CONTENT or _has_length(message):
+                    return
+                # It comes as it comes, perhaps after hours: whoever listens must know at once that it is answered.
+                message = {"type": "http.response.body", "body": b"", "more_body": True}
             if message["type"] != "http.response.body":
                 await send(message)
                 return
@@ -167,13 +171,11 @@ class SealedCall:
                 kept = [each for each in start["headers"] if each[0].lower() != b"content-length"]
                 await send({**start, "headers": [*kept, (b"headway-sealed", PIECES.encode())]})
             data = b""
-            for piece in (body, b"") if not more else (body,):
-                if piece or not more:
-                    data += len(piece).to_bytes(4, "big") + self.piece(way, count, piece) + piece
-                    count += 1
-                    if not piece:
-                        break
-            await send({**message, "body": data})
+            for piece in [body] * bool(body) + [b""] * (not more):
+                data += len(piece).to_bytes(4, "big") + self.piece(way, count, piece) + piece
+                count += 1
+            if data or not more:
+                await send({**message, "body": data})
 
         return sealed
 
@@ -217,6 +219,10 @@ class _Unpacked:
             self._held, self._count, self._ended = self._held[end:], self._count + 1, not piece
             whole.append(piece)
         return b"".join(whole)
+
+
+def _has_length(start: Message) -> bool:
+    return any(name.lower() == b"content-length" for name, _ in start["headers"])
 
 
 def _header(scope: Scope, name: bytes) -> str:
