@@ -19,7 +19,7 @@ from headway.core import checkpoints
 from headway.core.checkpoints import SET_ASIDE, Checkpoint, Gang
 from headway.core.errors import BadInput, HeadwayError, Unavailable
 from headway.core.events import Event
-from headway.core.lifecycle import ON_NODE
+from headway.core.lifecycle import ON_NODE, begins_alone
 from headway.core.model import Cause, Job, State
 from headway.core.signals import NodeLost, PendingOver, PrepareFailed, Progressed, ResumeSpoiled, StopDecided
 from headway.core.steps import STEP, named
@@ -264,8 +264,8 @@ def hear_notice(desk: Desk, session: Session, notice: Notice) -> None:
         if job.state is State.RUNNING:
             grace_s = min(job.spec.grace_s, left_s)
             desk.step(job, StopDecided(job.number, Cause.RECLAIMED, detail, grace_s))
-        elif job.state is State.STARTING:
-            desk.step(job, NodeLost(job.number, session.node, detail))
+        elif job.state is State.STARTING and (job.id in desk.book.untold or not begins_alone(job)):
+            desk.step(job, NodeLost(job.number, session.node, detail))  # Else its node says what became of it.
 
 
 @dataclass(frozen=True, slots=True)
