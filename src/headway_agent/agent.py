@@ -20,6 +20,7 @@ from headway_agent import (
     progress,
     progressing,
     remote,
+    settling,
     shim,
     shipping,
     upgrading,
@@ -100,7 +101,7 @@ class Agent:
         self.state = State(
             node=flags["node"],
             pool=flags["pool"],
-            boot_id=facts.boot_id(),
+            boot_id=settling.boot_noted(node_dir),
             # Not below the time of day: it grows even where the disk with the last number was lost.
             agent_epoch=node_dir.raise_counter("agent.epoch", int(time.time())),
             agent_version=upgrading.own_version(),
@@ -292,22 +293,21 @@ class Agent:
 
     def _kept(self, told: Mapping[str, Any]) -> Kept:
         exits = tuple(Exit(*each) for each in told["exits"])
-        over = told["phase"] == "over"
+        over, directory = told["phase"] == "over", self.node_dir.task(told["task"])
         ended = over or bool(told.get("stays_s"))
-        directory = self.node_dir.task(told["task"])
         self.progressing.first_failures([(told["task"], told.get("first_failure_at", 0.0))])
         return Kept(
             told["task"],
             told["phase"],
             exits,
-            told["lost"],
+            told["lost"] or (over and settling.is_torn(directory)),
             told["address"],
             told["port"],
             told["started_at"],
             shipping.output_sizes(directory) if over else {},
             self._tail(told["task"], exits) if ended else "",
             told["grace_s"],
-            over and self.progressing.leftovers(told["task"]),
+            over and not settling.is_torn(directory) and self.progressing.leftovers(told["task"]),
             marks=overseeing.marks_of(directory) if ended else {},
             stays_s=float(told.get("stays_s") or 0.0),
             notice=progressing.notice_in(directory),

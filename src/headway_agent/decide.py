@@ -36,6 +36,7 @@ from headway_agent.happenings import (
     Salvage,
     Salvaged,
     Salvaging,
+    Settle,
     Shipped,
     Spawned,
     Stays,
@@ -86,7 +87,7 @@ __all__ = [
     "Exit", "Stays", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
     "Preparing", "PrepareFailed", "LimitReached", "Dumped", "CheckpointBad", "CheckpointStored", "ArtifactStored",
     "Salvaged", "Salvaging", "Stepped", "Wrote", "NoticeHeard", "Ticked",
-    "Hold", "Go", "Stop", "Salvage", "Move", "KeepAgain", "Forget", "Lease", "Upgrade", "EndAgent",
+    "Hold", "Go", "Stop", "Salvage", "Settle", "Move", "KeepAgain", "Forget", "Lease", "Upgrade", "EndAgent",
     "NOT_BEGUN", "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
 ]  # fmt: skip
 
@@ -144,6 +145,7 @@ def _take_over(state: State, task: Task, kept: Kept, now: float, acts: list[Act]
         if kept.leftovers:
             _salvage(state, task, how_ended(task.exits, kept.lost, _noticed(task)), now, acts)
         _over(state, task, outcome, kept.sizes, now)
+        draining.tell_saving(state, task, now, acts, at_once=not kept.lost)
     else:
         task.duty = task.duty or {"grace_s": kept.grace_s}
         if task.phase != GOING:
@@ -347,7 +349,7 @@ def _wrote(state: State, fact: Wrote, now: float, acts: list[Act]) -> None:
 def _ticked(state: State, fact: Ticked, now: float, acts: list[Act]) -> None:
     for key in list(state.draining):
         draining.settle_drained(state, state.tasks[key], now)
-        draining.tell_saving(state, state.tasks[key], now)
+        draining.tell_saving(state, state.tasks[key], now, acts)
     if state.notice is not None and not _will_go(state, now):
         state.notice, state.full_due = None, True  # A full sync without it tells the server that the machine stays.
 

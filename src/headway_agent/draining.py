@@ -6,6 +6,7 @@ Pure; a part of decide.py, which calls it when output was shipped and when a syn
 from __future__ import annotations
 
 from headway_agent import moving, progress
+from headway_agent.happenings import Settle
 from headway_agent.nodestate import ENDED, OVER, REFUSED, UNPREPARED, Flight, State, Task
 from headway_agent.telling import change, enter
 
@@ -49,10 +50,15 @@ def settle_drained(state: State, task: Task, now: float) -> None:
         enter(state, task, ENDED, now)
 
 
-def tell_saving(state: State, task: Task, now: float) -> None:
-    """Keeping what it left takes its time: the server may give its place to others meanwhile."""
-    if task.phase == OVER and not task.saves and now >= task.over_s + progress.SAVING_S_MIN:
+def tell_saving(state: State, task: Task, now: float, acts: list[Act], at_once: bool = False) -> None:
+    """Keeping what it left takes its time: the server may give its place to others meanwhile.
+
+    An agent that has just found it tells it at once: by that the server knows, should the machine have been restarted,
+    that its ranks had ended before.
+    """
+    if task.phase == OVER and not task.saves and (at_once or now >= task.over_s + progress.SAVING_S_MIN):
         task.saves = True
+        acts.append(Settle(task.key))
         change(state, task.key, True, now)
 
 

@@ -26,7 +26,9 @@ class KeeperListed:
 
 @dataclass(frozen=True)
 class Kept:
-    """A task as the keeper knows it. `lost`: an earlier keeper died while its ranks were alive."""
+    """A task as the keeper knows it. `lost`: an earlier keeper died while its ranks were alive, or the machine before
+    what they left was on its disk.
+    """
 
     task: str
     phase: str  # held, going, over
@@ -311,6 +313,13 @@ class Salvage:
 
 
 @dataclass(frozen=True)
+class Settle:
+    """It is over, and what it left is not stored yet: see that it is on the disk, should the machine be restarted."""
+
+    task: str
+
+
+@dataclass(frozen=True)
 class Move:
     """From here on, what is stored goes where the server says that its storage is: `mark`, and `dir` on its host."""
 
@@ -351,7 +360,7 @@ class EndAgent:
 
 
 if TYPE_CHECKING:
-    Act = Union[Hold, Go, Stop, Salvage, Move, KeepAgain, Forget, Lease, Upgrade, EndAgent]
+    Act = Union[Hold, Go, Stop, Salvage, Settle, Move, KeepAgain, Forget, Lease, Upgrade, EndAgent]
     Fact = Union[
         KeeperListed,
         Held,

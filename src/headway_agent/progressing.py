@@ -12,8 +12,8 @@ import threading
 import time
 from collections import deque
 
-from headway_agent import preparing, workdir_notes
-from headway_agent.happenings import KeepAgain, Move, Salvage
+from headway_agent import preparing, settling, workdir_notes
+from headway_agent.happenings import KeepAgain, Move, Salvage, Settle
 from headway_agent.inotify import Watcher
 from headway_agent.nodedir import boottime_s
 from headway_agent.workdir_notes import Note
@@ -54,6 +54,7 @@ class Progressing:
         self._watched: set[str] = set()
         self._asked: set[str] = set()
         self._first_failures: dict[str, float] = {}
+        self._settler = settling.Settler()
         self.watcher = Watcher()
 
     @property
@@ -195,6 +196,8 @@ class Progressing:
         """Do what concerns files that are kept."""
         if isinstance(act, Salvage):
             self.thread.salvage(act.task, act.end, self._first_failures.get(act.task, 0.0))
+        elif isinstance(act, Settle):
+            self._settler.ask(self._directory_of(act.task))
         elif isinstance(act, KeepAgain):
             self.thread.keep_again(act.task, act.checkpoint)
         elif isinstance(act, Move):

@@ -228,12 +228,25 @@ def test_output_that_the_server_lacks_is_shipped_again() -> None:
     assert state.tasks[T].shipped == {"0/out": 4}
 
 
+def test_a_new_agent_tells_at_once_what_had_ended_and_sees_that_it_is_on_the_disk() -> None:
+    state = State("n1", "local", agent_epoch=2)
+    acts = agent.decide(state, KeeperListed([Kept(T, "over", (Exit(0, 0),), sizes={"0/out": 9})]), 0.0)
+    assert agent.Settle(T) in acts
+    (report,) = sync_body(state, {}, 0.1)["reports"]
+    assert report["saving"]["outcome"]["cause"] is None
+    # Of what the machine lost with its power, nothing is told to be there.
+    state = State("n1", "local", agent_epoch=2)
+    assert agent.decide(state, KeeperListed([Kept(T, "over", (Exit(0, 0),), lost=True)]), 0.0) == []
+    (report,) = sync_body(state, {}, 0.1)["reports"]
+    assert "saving" not in report
+
+
 def test_a_new_agent_ships_from_what_the_server_has() -> None:
     state = State("n1", "local", agent_epoch=2)
     agent.decide(state, KeeperListed([Kept(T, "over", (Exit(0, 0),), sizes={"0/out": 9})]), 0.0)
     assert not state.tasks[T].resumable
     body, _ = exchange(state, duties=[{"task": T, "do": "go"}], full=True, safe={T: {"0/out": 5}})
-    assert body["reports"] == [{"task": T, "phase": "running"}]
+    assert [(each["phase"], each["saving"]["outcome"]["exit_code"]) for each in body["reports"]] == [("running", 0)]
     assert (state.tasks[T].resumable, state.tasks[T].shipped) == (True, {"0/out": 5})
     exchange(state, safe={T: {"0/out": 5}})
     agent.decide(state, Shipped([Range(T, 0, "out", 5, 9, "k", 0)]), 1.0)

@@ -7,20 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from headway.control.commands import Submit
 from headway.control.from_file import Given, set_up
 from headway.control.performer import Released, Saw
 from headway.control.setting_up import SetPool
 from headway.core.errors import BadInput
 from headway.core.grow import Order, Release
-from headway.core.model import Pool
+from headway.core.lifecycle import only_saves
+from headway.core.model import Cause, Pool, State
 from headway.core.pool_spec import Engines
 from headway.engines.protocol import Sight, Sighting, Sightings
 from headway.engines.ssh_options import read_options
 from headway.store.memory import MemoryStore
 from headway.store.protocol import Batch, Setup
+from tests.builders import a_spec
 from tests.control.leading import Leader
 
 ENGINES: Engines = {"ssh": read_options}
+RESTARTED = Sighting(Sight.RESTARTED, "h1 was started anew")
 UP, SILENT, GONE = Sighting(Sight.UP), Sighting(Sight.SILENT, "no route"), Sighting(Sight.GONE, "h1 was started anew")
 
 
@@ -52,6 +56,46 @@ def test_another_boot_loses_the_node_and_orders_it_anew() -> None:
     house = a_house("h1")
     assert saw(house, h1=GONE) == [Order("lab-h1", "lab", ("lab-h1",))]
     assert "lab-h1" not in house.cycle.book.nodes
+
+
+def test_a_host_that_was_started_anew_keeps_what_its_ended_jobs_left_there_until_its_agent_tells() -> None:
+    house = a_house("h1")
+    for id in ("saves", "runs"):
+        house.do(Submit((a_spec(pool="lab"),), "ada", lambda id=id: id)).result()
+    house.tick()
+    told = [{"task": f"{id}/1/0", "phase": "claimed", "address": "h", "port": 1} for id in ("saves", "runs")]
+    h1 = {"node": "lab-h1", "pool": "lab"}
+    saving = {"task": "saves/1/0", "phase": "running", "saving": {"outcome": {"exit_code": 0}, "over_ago_s": 1.0}}
+    house.sync(**h1, seq=2, reports=told)
+    house.sync(**h1, seq=3, reports=[saving])
+    jobs = house.cycle.book.jobs
+    assert saw(house, h1=RESTARTED) == [Order("lab-h1", "lab", ("lab-h1",))]
+    house.tick()
+    assert (jobs["saves"].state, jobs["runs"].state) == (State.RUNNING, State.QUEUED)
+    assert saw(house, h1=RESTARTED) == [Order("lab-h1", "lab", ("lab-h1",))], "until its agent is there"
+    h1 |= {"boot_id": "another", "agent_epoch": 2}
+    house.sync(**h1, seq=1, full=True, facts={"cpus": 2, "memory_bytes": 2**30}, reports=[saving])
+    house.tick()
+    assert jobs["saves"].state is State.RUNNING
+    assert jobs["runs"].number == 2, "it is open again"
+    house.sync(**h1, seq=2, reports=[{"task": "saves/1/0", "phase": "ended", "outcome": {"exit_code": 0}}])
+    (ended,) = house.cycle.store.jobs(["saves"])
+    assert (ended.state, ended.number) == (State.SUCCEEDED, 1)
+
+
+@pytest.mark.parametrize(("word", "goes_on"), [("saving", True), ("lost", False), ("", False)])
+def test_a_node_that_was_started_anew_has_what_it_says_to_have(word: str, goes_on: bool) -> None:
+    house = a_house("h1")
+    house.do(Submit((a_spec(pool="lab"),), "ada", lambda: "j1")).result()
+    house.tick()
+    h1 = {"node": "lab-h1", "pool": "lab"}
+    house.sync(**h1, seq=2, reports=[{"task": "j1/1/0", "phase": "claimed", "address": "h", "port": 1}])
+    outcome = {"exit_code": 0} if word == "saving" else {"cause": "outcome_lost"}
+    report = {"task": "j1/1/0", "phase": "running", **({"saving": {"outcome": outcome}} if word else {})}
+    facts = {"cpus": 2, "memory_bytes": 2**30}
+    house.sync(**h1, seq=1, full=True, facts=facts, boot_id="another", agent_epoch=2, reports=[report])
+    job = house.cycle.book.jobs["j1"]
+    assert (job.number, only_saves(job)) == (1, True) if goes_on else job.cause is Cause.NODE_LOST
 
 
 def test_a_host_that_leaves_the_list_is_looked_at_until_nothing_of_ours_is_there() -> None:

@@ -223,6 +223,16 @@ def test_what_a_node_that_was_started_anew_still_has_is_not_lost() -> None:
     assert step(job, TaskEnded(1, 0, FINE), NOW).state is State.SUCCEEDED
 
 
+def test_what_had_ended_before_its_machine_was_started_anew_goes_on_though_nobody_had_heard_of_it() -> None:
+    anew = NodeLost(1, "n1", "was started anew", started_anew=True, over=frozenset({0}))
+    job = running()
+    assert step(job, anew, NOW) is job
+    assert step(job, replace(anew, over=frozenset({1})), NOW).state is State.QUEUED
+    early = placed(a_job())
+    assert step(early, anew, NOW) is early
+    assert step(early, replace(anew, over=frozenset()), NOW).state is State.QUEUED
+
+
 # --- starting ---
 
 

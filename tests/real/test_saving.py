@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from headway_agent.settling import SETTLED
 from tests.buckets import seaweed
 from tests.faults import FaultyProxy
 from tests.living import Living
@@ -42,12 +44,18 @@ def bucket(living: Living) -> Iterator[FaultyProxy]:
     proxy.close()
 
 
-def ends_without_storage(living: Living, bucket: FaultyProxy) -> str:
-    """A job that has written all it had to write, and ended, while its bucket was away."""
+def begins(living: Living) -> tuple[str, Path]:
+    """A job that waits for a file before it writes anything; and that file."""
     gate = living.place / "gate"
     living.script("train.py", TRAIN)
     job = living.submit("--no-bundle", "train.py", str(gate))
     wait_until(lambda: "begins" in living.run("logs", job).stdout, what="its first line")
+    return job, gate
+
+
+def ends_without_storage(living: Living, bucket: FaultyProxy) -> str:
+    """A job that has written all it had to write, and ended, while its bucket was away."""
+    job, gate = begins(living)
     bucket.on = True
     gate.touch()
     wait_until(lambda: "saving its files on local-1" in living.job(job)["sentence"], what="its process to be over")
@@ -75,6 +83,57 @@ def test_what_a_job_wrote_last_is_kept_though_storage_agent_and_server_were_away
     assert kept(living, job, tmp_path) == (b"model." * 200_000, [7])
     (attempt,) = ended["attempts"]
     assert attempt["started_at"] < attempt["over_at"] < attempt["ended_at"]
+
+
+def restart_the_machine(living: Living) -> None:
+    """Every process of it ends at once, as when the power is gone; what is on its disk is there afterwards."""
+    living.end()
+    living.env["HEADWAY_AGENT_BOOT_ID"] = f"another-{time.time()}"
+
+
+def test_a_restart_of_the_machine_loses_nothing_of_what_a_job_had_written_when_it_ended(
+    living: Living, bucket: FaultyProxy, tmp_path: Path
+) -> None:
+    job = ends_without_storage(living, bucket)
+    restart_the_machine(living)
+    assert living.job(job)["state"] == "running"
+    restart_the_machine(living)
+    bucket.on = False
+    ended = living.wait(job)
+    assert (ended["state"], ended["attempt"]) == ("succeeded", 1), ended["sentence"]
+    assert kept(living, job, tmp_path) == (b"model." * 200_000, [7])
+
+
+def test_nor_when_nobody_had_heard_of_its_end_before_the_restart(
+    living: Living, bucket: FaultyProxy, tmp_path: Path
+) -> None:
+    job, gate = begins(living)
+    living.kill(living.server)
+    bucket.on = True
+    gate.touch()
+    written = living.home / "state/nodes/local-1/tasks"
+    wait_until(lambda: list(written.rglob(SETTLED)), what="its files to be on the disk")
+    restart_the_machine(living)
+    bucket.on = False
+    ended = living.wait(job)
+    assert (ended["state"], ended["attempt"]) == ("succeeded", 1), ended["sentence"]
+    assert kept(living, job, tmp_path) == (b"model." * 200_000, [7])
+
+
+def test_what_may_not_have_reached_the_disk_before_the_power_went_is_done_again(
+    living: Living, bucket: FaultyProxy, tmp_path: Path
+) -> None:
+    job = ends_without_storage(living, bucket)
+    written = living.home / "state/nodes/local-1/tasks"
+    for note in wait_until(lambda: list(written.rglob(SETTLED)), what="its files to be on the disk") or ():
+        note.unlink()
+    for model in written.rglob("model.bin"):
+        model.write_bytes(bytes(model.stat().st_size))  # As a filesystem leaves it that knew of its length only.
+    restart_the_machine(living)
+    bucket.on = False
+    ended = living.wait(job)
+    assert (ended["state"], ended["attempt"]) == ("succeeded", 2), ended["sentence"]
+    assert kept(living, job, tmp_path) == (b"model." * 200_000, [7])
 
 
 def test_the_place_of_a_job_that_only_saves_is_free_for_others(living: Living, bucket: FaultyProxy) -> None:

@@ -88,7 +88,7 @@ class TestSshEngine(EngineConformance):
         self.have(engine, "pool-1")
         self.end_agent(place, "pool-1")
         (node_dir(self.lab, "pool-1") / "boot.id").write_text("another")
-        assert engine.sightings().nodes["pool-1"].sight is Sight.GONE
+        assert engine.sightings().nodes["pool-1"].sight is Sight.RESTARTED
         self.have(engine, "pool-1")
 
     def test_two_headways_share_a_host(self, place: Path) -> None:

@@ -20,7 +20,7 @@ from headway.control.dry_run import rendered
 from headway.control.giving_back import ReleasedByHand
 from headway.control.ordering import GivenBack, NotOrdered, Ordered, SawOrders
 from headway.control.setting_up import PoolGone, put_pool
-from headway.control.syncing import lose_node
+from headway.control.syncing import lose_node, machine_restarted
 from headway.control.thread import ControlThread
 from headway.core.errors import HeadwayError, for_log
 from headway.core.grow import Order, Release, grow
@@ -49,10 +49,14 @@ class Saw:
             # Only proof ends anything: a claim, or a node that was not seen, does not.
             if sighting.sight is Sight.GONE and _same_life(self.before.get(node), desk.book.nodes.get(node)):
                 lose_node(desk, node, sighting.why or f"{node} is gone")
+            if sighting.sight is Sight.RESTARTED and _same_life(self.before.get(node), desk.book.nodes.get(node)):
+                machine_restarted(desk, node, sighting.why or f"{node} was started anew")
         if not self.sightings.complete:
             return []
         up = [node for node, sighting in seen.items() if sighting.sight in (Sight.UP, Sight.WAITING, Sight.SILENT)]
-        there = [node for node, sighting in seen.items() if sighting.sight not in (Sight.GONE, Sight.SILENT)]
+        there = [
+            node for node, sighting in seen.items() if sighting.sight not in (Sight.GONE, Sight.RESTARTED, Sight.SILENT)
+        ]
         busy = {node: len(tasks) for node, tasks in desk.book.on_node.items()}
         asks = grow(self.pool, up, there, busy)
         desk.must_lead = desk.must_lead or bool(asks)

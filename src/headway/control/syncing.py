@@ -17,7 +17,7 @@ from headway.control.sessions import Session
 from headway.core.errors import BadInput, HeadwayError
 from headway.core.events import Event
 from headway.core.lifecycle import ON_NODE, begins_alone
-from headway.core.model import Cause, Node, Outcome, Resources, State, split_key, task_key
+from headway.core.model import Cause, Node, Outcome, Phase, Resources, State, split_key, task_key
 from headway.core.replacing import replace
 from headway.core.signals import (
     Claimed,
@@ -39,6 +39,7 @@ from headway.core.sync_request import (
     Trouble,
     without_stored,
 )
+from headway.core.wire_words import TaskKey
 from headway.storage.protocol import check_key
 from headway.store.protocol import LogRange
 
@@ -192,7 +193,8 @@ def _meet(desk: Desk, session: Session, request: SyncRequest) -> None:
             f"set the clock of {session.node}, and remove the file agent.epoch from its directory",
         )
     if known is not None and known.boot_id and known.boot_id != boot:
-        lose_node(desk, session.node, f"{session.node} was started anew", started_anew=True)
+        over = frozenset(report.task for report in request.reports if _had_ended(report))
+        lose_node(desk, session.node, f"{session.node} was started anew", started_anew=True, over=over)
     if epoch != session.agent_epoch or boot != session.boot_id:
         session.forget_reports()
         session.seq = 0
@@ -232,16 +234,55 @@ def _save_node(desk: Desk, session: Session, request: SyncRequest, known: Node |
         desk.save_node(node, not session.closed_because, session.closed_because)
 
 
-def lose_node(desk: Desk, node: str, detail: str, started_anew: bool = False, silent_s: float = 0.0) -> None:
-    """Every rank on this node is over: it was proven dead, or silent for a whole lease."""
-    for job in desk.book.jobs_on(node):
-        desk.touched.add(job.id)
-        job = savers.tasks_lost(desk, job, [task.index for task in job.alive if task.node == node])
-        desk.step(job, NodeLost(job.number, node, detail, started_anew, silent_s))
+def _had_ended(report: Report) -> bool:
+    """Whether the ranks of a task ended before its machine did, and what they left is there."""
+    if report.saving is not None:
+        return report.saving.outcome.cause != Cause.OUTCOME_LOST
+    return report.phase == "ended" and report.outcome.cause != Cause.OUTCOME_LOST
+
+
+def lose_node(
+    desk: Desk,
+    node: str,
+    detail: str,
+    started_anew: bool = False,
+    silent_s: float = 0.0,
+    over: frozenset[TaskKey] = frozenset(),
+) -> None:
+    """Every rank on this node is over: it was proven dead, or silent for a whole lease.
+
+    Of a machine that was started anew, `over` are the tasks that had ended before, and whose files it has.
+    """
+    _lose_tasks(desk, node, NodeLost(0, node, detail, started_anew, silent_s), over)
     known = desk.book.nodes.get(node)
     if known is not None:
         desk.save_node(replace(known, gone_at=desk.now))
         desk.say(Event("NodeLost", desk.now, data={"node": node, "detail": detail}))
+
+
+def machine_restarted(desk: Desk, node: str, detail: str) -> None:
+    """An engine sees that a machine was started anew, and its agent has not called yet.
+
+    What ran there is lost. Where it has files of tasks that had ended, it is waited for, for as long as its lease.
+    """
+    tasks = [task for job in desk.book.jobs_on(node) for task in job.alive if task.node == node]
+    if not any(task.phase is Phase.SAVING for task in tasks):
+        lose_node(desk, node, detail)
+        return
+    _lose_tasks(desk, node, NodeLost(0, node, detail, started_anew=True), frozenset())
+    known = desk.book.nodes.get(node)
+    if known is not None:
+        desk.save_node(known, False, detail)
+
+
+def _lose_tasks(desk: Desk, node: str, lost: NodeLost, over: frozenset[TaskKey]) -> None:
+    for job in desk.book.jobs_on(node):
+        desk.touched.add(job.id)
+        kept = frozenset(index for id, attempt, index in over if (id, attempt) == (job.id, job.number))
+        spared = kept | {task.index for task in job.alive if lost.started_anew and task.phase is Phase.SAVING}
+        gone = [task.index for task in job.alive if task.node == node and task.index not in spared]
+        job = savers.tasks_lost(desk, job, gone) if gone else job
+        desk.step(job, replace(lost, attempt=job.number, over=kept))
 
 
 def _troubles(desk: Desk, session: Session, troubles: Iterable[Trouble]) -> None:

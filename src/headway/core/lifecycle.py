@@ -142,7 +142,8 @@ def _resume_spoiled(job: Job, signal: ResumeSpoiled, now: float) -> Job:
 
 
 def _lost_while_starting(job: Job, signal: NodeLost, now: float) -> Job:
-    if signal.node not in _current(job).nodes:
+    hit = [task for task in _current(job).tasks if task.node == signal.node and task.index not in signal.over]
+    if not hit:
         return job
     return _never_started(job, f"{signal.node} was lost before the start: {signal.detail}", (signal.node,), now)
 
@@ -301,7 +302,8 @@ def _task_missing(job: Job, signal: TaskMissing, now: float) -> Job:
 def _node_lost(job: Job, signal: NodeLost, now: float) -> Job:
     attempt = _current(job)
     phases = [Phase.GOING] if signal.started_anew else ON_NODE
-    hit = [task for task in attempt.tasks if task.node == signal.node and task.phase in phases]
+    here = [task for task in attempt.tasks if task.node == signal.node and task.index not in signal.over]
+    hit = [task for task in here if task.phase in phases]
     if not hit:
         return job
     tasks = attempt.tasks

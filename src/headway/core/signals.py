@@ -126,6 +126,7 @@ class NodeLost:
     detail: str = ""
     started_anew: bool = False  # It is there again: what its tasks left on its disk may be too.
     silent_s: float = 0.0  # For how long nothing had been heard of it; 0 where its death was seen as it came.
+    over: frozenset[int] = frozenset()  # Tasks whose ranks had ended before, as it says itself.
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class Sight(StrEnum):
     UP = "up"  # The machine is there and its agent was started.
     AGENTLESS = "agentless"  # The machine is there, its agent is not: order it again.
     GONE = "gone"  # Proven gone: nothing of it can run any more.
+    RESTARTED = "restarted"  # Proven to have been started anew: nothing runs there, but its disk is as it was.
     SILENT = "silent"  # The machine did not answer: nothing is known of it. `why` says how it failed.
     GONE_CLAIMED = "gone_claimed"  # The platform says so, but processes may have survived.
 

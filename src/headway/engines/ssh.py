@@ -165,7 +165,7 @@ class SshEngine:
             return None
         there = answer["node"]
         if there["boot_id"] and there["boot_id"] != answer["boot_id"]:
-            return Sighting(Sight.GONE, f"{host.name} was started anew")
+            return Sighting(Sight.RESTARTED, f"{host.name} was started anew")
         if not there["agent"]:
             return Sighting(Sight.AGENTLESS, "its agent does not run")
         if not answer.get("calls", {}).get("answers") and host.options.call_home != "direct":

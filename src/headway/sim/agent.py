@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FLUSH_EVERY_S = 4.0
 RETRY_S = (0.1, 5.0)
+SETTLE_S = 1.0  # A disk takes its time.
 PATIENCE_S = 30.0  # Beyond the time for which the server may hold a call.
 PIECE_BYTES_MAX = 400
 
@@ -94,13 +95,15 @@ class Agent:
             listed["task"],
             listed["phase"],
             tuple(agent.Exit(*exit) for exit in listed["exits"]),
-            listed["lost"],
+            listed["lost"] or (listed["phase"] == "over" and listed["task"] in self.machine.disk.torn),
             listed["address"],
             listed["port"],
             listed["started_at"],
             self.machine.output_sizes(listed["task"]) if listed["phase"] == "over" else {},
             grace_s=listed["grace_s"],
-            leftovers=listed["phase"] == "over" and self._left(listed["task"]),
+            leftovers=listed["phase"] == "over"
+            and listed["task"] not in self.machine.disk.torn
+            and self._left(listed["task"]),
             notice=self.machine.disk.notices.get(listed["task"], ""),
         )
 
@@ -138,6 +141,8 @@ class Agent:
             self._order("forget", act.task)
         elif isinstance(act, agent.Salvage):
             self.machine.after(self.world.between(0.02, 0.5), self._salvage, act.task, act.end)
+        elif isinstance(act, agent.Settle):
+            self.machine.after(SETTLE_S, self.machine.disk.settled.add, act.task)
         elif isinstance(act, agent.Move):
             self.mark = str(act.storage["mark"])
         elif isinstance(act, agent.KeepAgain):

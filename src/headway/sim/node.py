@@ -66,6 +66,8 @@ class Disk:
     saved: dict[str, Saved] = field(default_factory=dict)  # By task.
     notices: dict[str, str] = field(default_factory=dict)  # By task: the cause in its notice file.
     failures: dict[str, float] = field(default_factory=dict)  # By task: when its first rank failed.
+    settled: set[str] = field(default_factory=set)  # Tasks of which all is on the disk, and noted so.
+    torn: set[str] = field(default_factory=set)  # Tasks that were not when the power went.
 
 
 class Machine:
@@ -151,6 +153,7 @@ class Machine:
         self.keeper = self.agent = None
         if disk_lost:
             self.disk = Disk()
+        self.disk.torn |= {*self.disk.saved, *self.disk.outputs} - self.disk.settled
         if self.world.chance.random() < 0.5:
             self.world.after(self.world.between(5.0, 60.0), self.boot)
 
