@@ -50,8 +50,12 @@ TASK_1 = frozenset({1})
         # It was told to end or was killed: by the second save it would have begun with the first,
         (ONLY_FIRST, {"never_wrote": TASK_1}, [15, 30]),
         (ONLY_FIRST, {"never_wrote": TASK_1, "cut_off": TASK_1}, [15, 30]),
-        # and of the newest it may have been about to write its share, also where it was asked right before.
-        ([share(15)], {"never_wrote": TASK_1, "idle": {1: 15}}, []),
+        # and where it was asked before it was ended from outside, it had had its time;
+        ([share(15)], {"over": TASK_1, "never_wrote": TASK_1, "idle": {1: 15}}, [15]),
+        ([share(15)], {"over": TASK_1, "idle": {1: 15}}, [15]),
+        # but where a rank failed, it may have been about to write its share.
+        ([share(15)], {"over": TASK_1, "never_wrote": TASK_1, "idle": {1: 15}, "failed": True}, []),
+        ([share(15)], {"never_wrote": TASK_1}, []),
         ([share(15)], {"never_wrote": TASK_1, "cut_off": TASK_1}, []),
         # Told to end as the others were, it ended without a save: unless it was killed before it came to it.
         ([share(22, late=True)], {"never_wrote": TASK_1}, [22]),

@@ -15,10 +15,18 @@ from headway.control.trail import Heard
 from headway.core import checkpoints, savers
 from headway.core.checkpoints import AUTO, Gang, Whole
 from headway.core.events import Event
-from headway.core.model import OVER, Job, NodeId, Outcome, Phase, task_key
+from headway.core.model import OVER, Cause, Job, NodeId, Outcome, Phase, State, task_key
 from headway.core.savers import Standing
 from headway.core.signals import Progressed
 from headway.core.wire_words import TaskKey
+
+FROM_OUTSIDE = frozenset(
+    {
+        None, Cause.KILLED, Cause.CANCELLED, Cause.PREEMPTED, Cause.RECLAIMED, Cause.NODE_LOST, Cause.OUTCOME_LOST,
+        Cause.UNREACHABLE, Cause.TIME_LIMIT, Cause.COST_LIMIT, Cause.OUTPUT_LIMIT, Cause.FILES_LOST,
+    }
+)  # fmt: skip
+"""What ends ranks at any moment; all else may come with what they were doing."""
 
 
 def hear(desk: Desk, node: NodeId, said: Iterable[tuple[TaskKey, int]], still: Iterable[tuple[TaskKey, int]]) -> None:
@@ -59,7 +67,8 @@ def settle(desk: Desk, job: Job, ends: Mapping[int, Outcome | None] = MappingPro
     finished = frozenset(index for index, outcome in said.items() if outcome.unasked)
     cut_off = frozenset(index for index, outcome in said.items() if outcome.cut_off)
     idle, still_idle = _of_attempt(trail.idle, job), _of_attempt(trail.still_idle, job)
-    standing = Standing(job.number, idle, still_idle, frozenset(said), finished, cut_off)
+    failed = _failed_by_itself(job, over.values())
+    standing = Standing(job.number, idle, still_idle, frozenset(over), frozenset(said), finished, cut_off, failed)
     before = complete_steps(desk, job)
     noted = savers.settle(trail.checkpoints_of(job.id), gang, standing)
     if noted:
@@ -68,6 +77,11 @@ def settle(desk: Desk, job: Job, ends: Mapping[int, Outcome | None] = MappingPro
     _ask(desk.book, job, gang)
     fresh = [whole for step, whole in complete_steps(desk, job).items() if step not in before]
     return announce(desk, job, fresh)
+
+
+def _failed_by_itself(job: Job, outcomes: Iterable[Outcome | None]) -> bool:
+    causes = {outcome.cause for outcome in outcomes if outcome is not None}
+    return bool((causes | {job.cause if job.state is State.STOPPING else None}) - FROM_OUTSIDE)
 
 
 def _of_attempt(heard: Heard, job: Job) -> dict[int, int]:

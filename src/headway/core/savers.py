@@ -25,9 +25,11 @@ class Standing:
     attempt: int
     idle: Mapping[int, int] = field(default_factory=dict)  # Who had written nothing when it heard of which step,
     still_idle: Mapping[int, int] = field(default_factory=dict)  # and who had not a while later.
-    never_wrote: frozenset[int] = frozenset()  # Who is over, and never did;
+    over: frozenset[int] = frozenset()  # Who will write no more;
+    never_wrote: frozenset[int] = frozenset()  # of these: those that never did;
     finished: frozenset[int] = frozenset()  # of them: those that ended well before they were told of any end,
     cut_off: frozenset[int] = frozenset()  # and those that were killed or failed.
+    failed: bool = False  # It ends because a rank failed by itself, perhaps in the very save.
 
 
 def settle(entries: Sequence[Checkpoint], gang: Gang, standing: Standing) -> list[Checkpoint]:
@@ -56,8 +58,13 @@ def _is_idle(task: int, share: Checkpoint, newest: int, standing: Standing) -> b
         return True
     if share.late:  # It was told to end as well, and ended without a save of its own: unless it did not come to it.
         return task in standing.never_wrote - standing.cut_off - standing.finished
-    had_time = standing.still_idle.get(task, -1) >= share.step
-    return had_time or task in standing.finished or (task in standing.never_wrote and share.step < newest)
+    if standing.still_idle.get(task, -1) >= share.step or task in standing.finished:
+        return True
+    if standing.idle.get(task, -1) == share.step and task in standing.over and not standing.failed:
+        return (
+            True  # It had time until that was stored and it was asked; what ended it came from outside, at any moment.
+        )
+    return task in standing.never_wrote and share.step < newest
 
 
 def question(entries: Sequence[Checkpoint], gang: Gang, attempt: int) -> tuple[int, frozenset[int]] | None:
