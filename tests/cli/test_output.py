@@ -162,7 +162,7 @@ def test_a_wrong_token_is_exit_code_4(fake: FakeServer, headway: Callable, monke
 def test_a_server_that_is_away_is_exit_code_3(
     fake: FakeServer, headway: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.client.http.FIRST_S_MAX", 0.1)
+    monkeypatch.setenv("HEADWAY_SERVER_WAIT_S", "0.1")
     fake.stop()
     said = headway("ps")
     assert said.code == 3

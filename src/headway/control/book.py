@@ -118,7 +118,7 @@ class Book:
                 del self.arrays[job.array_id]
         self.active.pop(job.id, None)
         for task in job.alive:
-            self.on_node[task.node].pop(task_key(job.id, job.number, task.index), None)
+            self.on_node.get(task.node, {}).pop(task_key(job.id, job.number, task.index), None)
             self.touched.add(task.node)
 
     def _add(self, job: Job) -> None:
