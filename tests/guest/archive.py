@@ -35,7 +35,9 @@ def write(path: Path, programs: Sequence[str], extra: dict[str, Path]) -> None:
         found |= {name: Path(name) for name in _libraries(program)}
     for place in ("src/headway_agent", "tests/guest"):
         found |= {f"/headway/{file.relative_to(ROOT)}": file for file in _below(ROOT / place)}
-    for name in ("tests/__init__.py", "tests/waiting.py", "tests/agent/__init__.py", "tests/agent/home.py"):
+    names = ["tests/__init__.py", "tests/waiting.py"]
+    names += [f"tests/agent/{name}" for name in ("__init__.py", "home.py", "sealed_home.py")]
+    for name in names:
         found[f"/headway/{name}"] = ROOT / name
     with open(path, "wb") as file:
         _write_all(file, found)
