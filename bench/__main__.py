@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import crowd, followers, idle, latency, limit, postgres, progress, queue, saves, scheduler, throughput
+from bench import crowd, followers, idle, latency, limit, peers, postgres, progress, queue, saves, scheduler, throughput
 from bench.house import House, house
 from bench.table import Table
 
@@ -102,6 +102,22 @@ class Run:
     def single(self, what: str, connections: int, goal: float) -> None:
         self.flood(what, goal, ROUNDS, lambda mine: throughput.one_by_one(mine, 1000, CPUS, TRUE, connections))
 
+    def default_request(self, quick: bool = False) -> None:
+        """Jobs of one cpu, as most are, and HyperQueue's tasks beside them."""
+        self.batch("1,000 jobs in one batch request, 1 cpu each (the default)", 1000, 5, cpus=None)
+        if quick:
+            return
+        self.batch("10,000 jobs in one batch request, 1 cpu each", 10000, 5, cpus=None)
+        say("HyperQueue, 10,000 tasks")
+        before = self.look_at_limits()
+        try:
+            flood = peers.hyperqueue(10000)
+        except peers.Missing as missing:
+            say(str(missing))
+            return
+        rate = max(before, self.look_at_limits())
+        self.table.ratio("… HyperQueue: 10,000 tasks in one job, 1 cpu each", flood.wall_s * rate / 10000, flood.wall_s)
+
     def latency(self) -> None:
         with house() as mine:
             say("one job at a time")
@@ -179,7 +195,13 @@ class Run:
         self.table.amount(what, found.cpu_ms_per_line, " ms", 200)
 
 
-ALONE = {"batches": Run.first_batches, "latency": Run.latency, "idle": Run.idle, "progress": Run.progress}
+ALONE = {
+    "batches": Run.first_batches,
+    "default": Run.default_request,
+    "latency": Run.latency,
+    "idle": Run.idle,
+    "progress": Run.progress,
+}
 ALONE |= {
     "saves": Run.saves,
     "scheduler": Run.scheduler,
@@ -204,12 +226,12 @@ def main() -> int:
         say(f"done; load average {load_before:.1f} before, {os.getloadavg()[0]:.1f} after")
         return 0
     run.first_batches()
-    run.single(f"1,000 jobs, a request each, on {CONNECTIONS} connections", CONNECTIONS, 6)
+    run.single(f"1,000 jobs, a request each, on {CONNECTIONS} connections", CONNECTIONS, 5)
     run.single("1,000 jobs, a request each, one after another", 1, 6)
     if not quick:
         run.batch("10,000 jobs in one batch request", 10000, 4)
     run.batch("1,000 jobs in one batch request, each writes a line", 1000, 0, command=ECHO)
-    run.batch("1,000 jobs in one batch request, 1 cpu each (the default)", 1000, 0, cpus=None)
+    run.default_request(quick)
     run.latency()
     if not quick:
         run.idle()
