@@ -293,6 +293,20 @@ def test_a_preempted_job_is_told_with_its_grace_and_only_a_running_one_can_be(pl
         played.leader.do(Preempt(waiting, "ada")).result()
 
 
+def test_a_machine_that_will_go_keeps_a_single_task_that_it_was_told_of_until_it_answers() -> None:
+    """It may have begun: placed anew at once, it would run twice."""
+    played = Played("n1")
+    job = played.submit(resources={"cpus": 1})
+    assert played.duty(f"{job}/1/0")["do"] in ("claim", "run")
+    played.say(notice={"cause": "spot", "seconds_left": 20})
+    there = played.job(job)
+    assert (there.state, there.number) == (State.STOPPING, 1)
+    stop = played.duty(f"{job}/1/0")
+    assert (stop["do"], stop["cause"]) == ("stop", "reclaimed")
+    played.end(f"{job}/1/0", exit_code=None, cause="cancelled")
+    assert played.job(job).state is State.QUEUED
+
+
 def test_a_machine_that_will_go_gets_nothing_more_and_its_jobs_are_told() -> None:
     played = Played("n1")
     running, job = played.start(retries=0, resources={"cpus": 1}), ""

@@ -118,7 +118,7 @@ other node lost  .         .           .         .          .          .        
 node anew        .         .           queued    queued     .          failed     cancelled  .         .      .
 cancel           cancelled cancelled   stopping  stopping   .          stopping   .          .         .      .
 drop             cancelled cancelled   stopping  stopping   cancelled  stopping   .          .         .      .
-stop             .         .           .         stopping   stopping   .          .          .         .      .
+stop             .         .           stopping  stopping   stopping   .          .          .         .      .
 retry            .         queued      .         .          .          .          .          .         .      .
 never            failed    failed      .         .          .          .          .          .         .      .
 changed          queued    queued      .         .          .          .          .          .         .      .

@@ -261,11 +261,11 @@ def hear_notice(desk: Desk, session: Session, notice: Notice) -> None:
         detail = f"{notice.why} ({session.node})"
     for job in desk.book.jobs_on(session.node):
         desk.touched.add(job.id)
-        if job.state is State.RUNNING:
+        if job.state is State.STARTING and (job.id in desk.book.untold or not begins_alone(job)):
+            desk.step(job, NodeLost(job.number, session.node, detail))
+        elif job.state in (State.STARTING, State.RUNNING):  # A single task that it was told of may have begun.
             grace_s = min(job.spec.grace_s, left_s)
             desk.step(job, StopDecided(job.number, Cause.RECLAIMED, detail, grace_s))
-        elif job.state is State.STARTING and (job.id in desk.book.untold or not begins_alone(job)):
-            desk.step(job, NodeLost(job.number, session.node, detail))  # Else its node says what became of it.
 
 
 @dataclass(frozen=True, slots=True)

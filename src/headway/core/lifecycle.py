@@ -156,6 +156,11 @@ def _cancel_starting(job: Job, signal: CancelAsked, now: float) -> Job:
     )
 
 
+def _stop_starting(job: Job, signal: StopDecided, now: float) -> Job:
+    """Only of a single task that its node was told of: it ends it, or says that it never had it."""
+    return _begin_stop(_may_run(job), signal.cause, signal.detail, now, signal.grace_s) if begins_alone(job) else job
+
+
 def _may_run(job: Job) -> Job:
     """Its node was told of it, and may have begun it without our having heard so."""
     attempt = _current(job)
@@ -479,6 +484,7 @@ _BY_STATE: dict[tuple[State, str], tuple[type, Callable[[Job, Any, float], Job]]
     (State.RUNNING, "CancelAsked"): (CancelAsked, _cancel_running),
     (State.STOPPING, "CancelAsked"): (CancelAsked, _cancel_running),
     (State.STARTING, "NodeLost"): (NodeLost, _lost_while_starting),
+    (State.STARTING, "StopDecided"): (StopDecided, _stop_starting),
     (State.RUNNING, "NodeLost"): (NodeLost, _node_lost),
     (State.STOPPING, "NodeLost"): (NodeLost, _node_lost),
 }

@@ -41,7 +41,16 @@ TASK_FOLLOWS: dict[Phase, frozenset[Phase]] = {
 # Written out by name so that the reference page can show it; lifecycle.py checks that each has its function.
 HEARS: dict[State, tuple[str, ...]] = {
     State.QUEUED: ("Placed", "CancelAsked", "RetryAsked", "CanNeverRun", "SpecChanged", "PendingOver"),
-    State.STARTING: ("Claimed", "Refused", "ClaimOverdue", "PrepareFailed", "ResumeSpoiled", "NodeLost", "CancelAsked"),
+    State.STARTING: (
+        "Claimed",
+        "Refused",
+        "ClaimOverdue",
+        "PrepareFailed",
+        "ResumeSpoiled",
+        "NodeLost",
+        "CancelAsked",
+        "StopDecided",
+    ),
     State.RUNNING: (
         "TaskEnded",
         "RanksOver",
