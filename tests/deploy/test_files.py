@@ -76,7 +76,7 @@ def test_the_example_of_settings_is_read(tmp_path: Path, uncommented: bool) -> N
     file = tmp_path / "config.toml"
     file.write_text(text)
     resolved = settings.load({"HEADWAY_SYSTEM_CONFIG": str(file), "HEADWAY_HOME": str(tmp_path)})
-    pools = {name: read_pool(name, raw, engines()) for name, raw in resolved.sections["pool"].items()}
+    pools = {name: read_pool(name, raw, engines(resolved.settings)) for name, raw in resolved.sections["pool"].items()}
     assert {pool.engine for pool in pools.values()} == ({"ssh", "slurm"} if uncommented else {"ssh"})
     assert bool(resolved.settings.ca_file) is uncommented
     assert resolved.settings.accounts == "on"

@@ -25,6 +25,7 @@ from headway.engines.conformance import EngineConformance
 from headway.engines.local import LocalEngine, alive
 from headway.engines.protocol import Sight
 from headway.settings import Settings, home_from
+from tests.agent.sealed_home import HELLO, proven, seal
 from tests.waiting import wait_until
 
 PLAIN = agent_zip.pack({"__main__.py": Path(__file__).with_name("plain_agent.py").read_bytes()})
@@ -95,9 +96,11 @@ class TestLocalEngineWithRealAgents(LocalConformance):
 class Answering(BaseHTTPRequestHandler):
     """The least of a server: takes syncs of those who know the token, and has nothing to say."""
 
+    protocol_version = "HTTP/1.1"
+
     def do_POST(self) -> None:
         said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.headers["Authorization"] != "Bearer the-token-of-local-1":
+        if not proven(token_for("local-1"), "POST", self.path, dict(self.headers)):
             self.send_error(401)
             return
         syncs = self.server.syncs  # type: ignore[attr-defined]
@@ -111,8 +114,16 @@ class Answering(BaseHTTPRequestHandler):
             "duties_digest": "0" * 16,
         }
         body = json.dumps(reply | {"safe": {}, "resend": False, "agent_version": REAL.version, "follow": []}).encode()
+        self._answer(body)
+
+    def do_GET(self) -> None:
+        self._answer(HELLO)
+
+    def _answer(self, body: bytes) -> None:
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
+        for name, value in seal(token_for("local-1"), dict(self.headers), 200, body).items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
