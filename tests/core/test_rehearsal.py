@@ -64,6 +64,12 @@ TABLE: list[tuple[str, Observations, str, str]] = [
         "from step 20; its next save was step 21",
     ),
     (
+        "its names begin again, so that steps are only counted",
+        replace(RESUMED, after=saved(21, unit="step"), read=False),
+        "starts_over",
+        "no: step 20 was put back, but attempt 2 did not open it",
+    ),
+    (
         "its saves begin again",
         replace(RESUMED, after=saved(10)),
         "starts_over",

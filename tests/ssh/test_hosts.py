@@ -220,7 +220,8 @@ def cut_longer_than_the_lease(house: House, job: str, lives: Path) -> None:
     assert house.log(job, "1") == told, "output of the old attempt was taken"
     after = [each["step"] for each in json.loads(house.ok("checkpoints", job, "--json"))["checkpoints"]]
     assert not {step for step in after if step < 2000} - set(steps), "a checkpoint of the old attempt was taken"
-    assert not list((house.node_dir(host, "brief") / "tasks").glob(f"{job}-1-*"))
+    left = house.node_dir(host, "brief") / "tasks"
+    wait_until(lambda: not list(left.glob(f"{job}-1-*")), what="the old attempt's files to be gone", story=house.story)
 
 
 def test_a_cut_changes_nothing_within_the_lease_and_beyond_it_the_old_attempt_ends_first(house: House) -> None:

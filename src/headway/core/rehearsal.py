@@ -152,7 +152,8 @@ def _went_on_by_saves(seen: Observations) -> bool | None:
         return None
     if steps[0] <= seen.resumed_step:
         return False
-    told = seen.after is not None and bool(seen.after.saves[0].unit or seen.after.saves[0].how == "declared")
+    # One more than before may only be counted: names that were there before, written again, say no step.
+    told = seen.after is not None and seen.after.saves[0].how == "declared"
     return True if told or steps[0] > seen.resumed_step + 1 else None
 
 
