@@ -55,8 +55,9 @@ TASK_1 = frozenset({1})
         ([share(15)], {"over": TASK_1, "idle": {1: 15}}, [15]),
         # but where a rank failed, it may have been about to write its share.
         ([share(15)], {"over": TASK_1, "never_wrote": TASK_1, "idle": {1: 15}, "failed": True}, []),
-        ([share(15)], {"never_wrote": TASK_1}, []),
-        ([share(15)], {"never_wrote": TASK_1, "cut_off": TASK_1}, []),
+        ([share(15)], {"never_wrote": TASK_1, "failed": True}, []),
+        ([share(15)], {"never_wrote": TASK_1}, [15]),
+        ([share(15)], {"never_wrote": TASK_1, "cut_off": TASK_1, "failed": True}, []),
         # Told to end as the others were, it ended without a save: unless it was killed before it came to it.
         ([share(22, late=True)], {"never_wrote": TASK_1}, [22]),
         ([share(22, late=True)], {"never_wrote": TASK_1, "cut_off": TASK_1}, []),

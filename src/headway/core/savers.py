@@ -60,10 +60,9 @@ def _is_idle(task: int, share: Checkpoint, newest: int, standing: Standing) -> b
         return task in standing.never_wrote - standing.cut_off - standing.finished
     if standing.still_idle.get(task, -1) >= share.step or task in standing.finished:
         return True
-    if standing.idle.get(task, -1) == share.step and task in standing.over and not standing.failed:
-        return (
-            True  # It had time until that was stored and it was asked; what ended it came from outside, at any moment.
-        )
+    asked = standing.idle.get(task, -1) == share.step and task in standing.over
+    if not standing.failed and (asked or task in standing.never_wrote):
+        return True  # What ended it came from outside, at any moment: hardly in the one between two nodes' saves.
     return task in standing.never_wrote and share.step < newest
 
 
