@@ -173,7 +173,7 @@ def measure(store_url: str, agents: int = AGENTS) -> Found:
 
 async def _measure(mine: House, agents: int) -> Found:
     from headway.control.sealing import KeyRing
-    from headway.control.signing import Signing
+    from headway.control.signing_keys import Signing
     from headway.engines.agent_zip import build
 
     url = urlsplit(mine.read("server.json")["url"])

@@ -43,7 +43,7 @@ def rotate_keys(resolved: Resolved, home: Home, step: str) -> dict[str, Any]:
     `begin` adds a key, and signs with it at once where there is one server; `use` signs with it; `finish` drops all
     others; `lost` makes new ones where the file is gone.
     """
-    from headway.control.signing import BEFORE, CHECK, added, check_of, promoted
+    from headway.control.signing_keys import BEFORE, CHECK, added, check_of, promoted
 
     ring, shared = key_ring(resolved.settings, home), is_shared(resolved.settings)
     if step == "lost":
@@ -72,7 +72,7 @@ def rotate_keys(resolved: Resolved, home: Home, step: str) -> dict[str, Any]:
 def restore(resolved: Resolved, home: Home, of: Path, allow_missing: bool = False) -> dict[str, Any]:
     """Fill an empty database and storage from a copy; what is missing in it is found before anything is written."""
     from headway.control import backup
-    from headway.control.signing import CHECK
+    from headway.control.signing_keys import CHECK
     from headway.store.databases import Database
     from headway.store.dumping import check_empty, load, rows_of
     from headway.store.migrate import migrate as bring_to

@@ -329,7 +329,7 @@ def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = Fa
     from headway.api.services import Hub, Services
     from headway.control.leadership import Away
     from headway.control.saying import hide
-    from headway.control.signing import ready
+    from headway.control.signing_keys import ready
     from headway.engines.agent_zip import build
     from headway.store.protocol import ServerSeen
 
@@ -365,7 +365,7 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
     from headway.control.foresight import Aside
     from headway.control.housekeeping import Housekeeping
     from headway.control.performer import Performer
-    from headway.control.signing import read_revoked
+    from headway.control.signing_keys import read_revoked
     from headway.control.thread import ControlThread
 
     settings, store, storage, services = server.resolved.settings, server.store, server.storage, server.services
@@ -399,7 +399,7 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
 
 def engine_maker(server: Server) -> Callable[[Pool], Any]:
     """How the engine of a pool is made."""
-    from headway.control.signing import house_id
+    from headway.control.signing_keys import house_id
     from headway.engines.local import ElsewhereEngine, LocalEngine, place_of
     from headway.engines.local_user import LocalUserEngine
     from headway.engines.slurm import SlurmEngine
@@ -509,7 +509,7 @@ class OneOfSeveral:
         services, mono = self._server.services, time.monotonic()
         services.hub.note(glance.last_seq)
         if mono >= self._look_at:  # As with tokens of people, another server's word counts here soon.
-            from headway.control.signing import read_revoked
+            from headway.control.signing_keys import read_revoked
 
             self._look_at = mono + self._server.resolved.settings.token_cache_s
             services.signing.know(read_revoked(self._server.store))

@@ -152,3 +152,12 @@ class FactLog:
 def boottime_s() -> float:
     """Seconds since boot, suspended time included: the only clock that a lease is counted on."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def sync_directory(path: str) -> None:
+    """Bring to the disk which files a directory has."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

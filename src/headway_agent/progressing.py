@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 
-from headway_agent import preparing, settling, workdir_notes
+from headway_agent import preparing, settled_tasks, workdir_notes
 from headway_agent.happenings import KeepAgain, Move, Salvage, Settle
 from headway_agent.inotify import Watcher
 from headway_agent.nodedir import boottime_s
@@ -54,7 +54,7 @@ class Progressing:
         self._watched: set[str] = set()
         self._asked: set[str] = set()
         self._first_failures: dict[str, float] = {}
-        self._settler = settling.Settler()
+        self._settler = settled_tasks.Settler()
         self.watcher = Watcher()
 
     @property

@@ -11,6 +11,7 @@ import os
 import threading
 
 from headway_agent import pagecache
+from headway_agent.nodedir import sync_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Folder:
         try:
             self.check()
             for directory in directories:
-                _sync(directory)
+                sync_directory(directory)
         except (StoreFailed, OSError) as error:
             with self._lock:
                 self._unsettled |= directories  # The objects are there: the next try sends none, and syncs these.
@@ -218,7 +219,7 @@ def make_dir(directory: str) -> None:
         os.mkdir(directory, 0o700)
     except FileExistsError:
         pass
-    _sync(above)
+    sync_directory(above)
 
 
 def put(objects: Objects, key: str, content: bytes) -> None:
@@ -243,14 +244,6 @@ def _read_at(fd: int, start: int, count: int) -> bytes:
             break
         content += more
     return content
-
-
-def _sync(directory: str) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _sentence(where: str, error: OSError) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headway.control.sealing import KeyRing
-from headway.control.signing import Signing
+from headway.control.signing_keys import Signing
 from tests.accounts.vaults import a_vault
 from tests.living import Living
 from tests.system_users import local_nodes_of_another

@@ -264,7 +264,7 @@ def test_names_that_could_not_be_synced_are_synced_by_the_next_try(kept: Kept, m
     """Its parts are known to be there: it writes none, and a power cut must not find them without names."""
     (kept.source / "model").write_bytes(os.urandom(MIB))
     synced: list[str] = []
-    sync = storing._sync
+    sync = storing.sync_directory
 
     def fails_once(directory: str) -> None:
         synced.append(os.path.relpath(directory, kept.storage))
@@ -272,7 +272,7 @@ def test_names_that_could_not_be_synced_are_synced_by_the_next_try(kept: Kept, m
             raise OSError(errno.EIO, "Input/output error")
         sync(directory)
 
-    monkeypatch.setattr(storing, "_sync", fails_once)
+    monkeypatch.setattr(storing, "sync_directory", fails_once)
     with pytest.raises(storing.StoreFailed, match="input/output error"):
         kept.send()
     assert kept.send()[1] == 0

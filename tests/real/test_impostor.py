@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headway.control.sealing import KeyRing
-from headway.control.signing import signer_of
+from headway.control.signing_keys import signer_of
 from tests.impostors import Impostor
 from tests.living import Living
 from tests.waiting import wait_until

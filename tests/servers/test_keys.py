@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from headway.control.sealing import KeyRing
-from headway.control.signing import house_of_before, signer_of
+from headway.control.signing_keys import house_of_before, signer_of
 from headway.core.errors import OperatorError
 from headway.core.tokens import LABELS, NODE, derived
 from headway.store.sql import SqlStore

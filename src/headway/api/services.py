@@ -25,7 +25,7 @@ from headway.control.cycle import Published
 from headway.control.leadership import Away
 from headway.control.progress_views import price_of
 from headway.control.sealing import KeyRing
-from headway.control.signing import Signing
+from headway.control.signing_keys import Signing
 from headway.control.thread import ControlThread
 from headway.core.account import Price
 from headway.core.model import JobId, Node

@@ -29,7 +29,7 @@ from headway.control.setting_up import (
     SetPool,
     SetQueue,
 )
-from headway.control.signing import revoke
+from headway.control.signing_keys import revoke
 from headway.core.errors import BadInput, NotFound
 from headway.core.fields import check_keys
 from headway.core.orders import is_ordered

@@ -10,7 +10,7 @@ import os
 import threading
 
 from headway_agent import facts
-from headway_agent.nodedir import NodeDir, write_durably
+from headway_agent.nodedir import NodeDir, sync_directory, write_durably
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def settle(directories: Iterable[str]) -> None:
     for directory in fresh:
         try:
             write_durably(os.path.join(directory, SETTLED), b"")
-            _sync_directory(directory)
+            sync_directory(directory)
         except OSError:
             pass  # A disk that is full, or a task that was forgotten meanwhile: then it is not noted.
 
@@ -75,14 +75,6 @@ def boot_noted(node_dir: NodeDir) -> str:
 
 def is_torn(directory: str) -> bool:
     return os.path.exists(os.path.join(directory, TORN))
-
-
-def _sync_directory(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _read(path: str) -> str:
