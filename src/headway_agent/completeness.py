@@ -174,6 +174,7 @@ def touched(known: Knowledge, path: str, now: float = 0.0) -> None:
     if known.finished.get(path, ((0, 0, 0), ""))[1] != DECLARED:
         known.finished.pop(path, None)
     known.told.pop(path, None)
+    known.told_at.pop(path, None)
     known.renamed_inside.discard(path)
     known.habits.discard(_habit(path))
     if counts(known, path):
@@ -316,6 +317,8 @@ def _take_round(known: Knowledge, tree: Tree, now: float, end: str, inspector: I
     if found and not _of_one_step(known, found, inspector):
         known.due = before
     known.due = {path: each for path, each in known.due.items() if path in tree}
+    if end == ENDED_WELL and all(inspector.format(path) != CUT for path in rounds.older(known.due, tree)):
+        known.due = {path: each for path, each in known.due.items() if tree[path] == each.signature}
     if any(not each.source and tree[path] != each.signature for path, each in known.due.items()):
         # Written over before it was stored: it never will be, nor what was saved with it.
         known.finished = {path: each for path, each in known.finished.items() if path not in known.due}
@@ -413,17 +416,9 @@ def _written_anew(known: Knowledge, tree: Tree, path: str, until_ns: int, now: f
 
 def _notice_moves(known: Knowledge, tree: Tree) -> None:
     """A file that has another name than at the last look, and is otherwise the same, was renamed."""
-    if not known.before:
-        return
-    gone = {signature: path for path, signature in known.before.items() if path not in tree}
-    for path, signature in tree.items() if gone else ():
-        if path not in known.before and signature in gone and not is_half_written(path):
-            old = gone[signature].split("/")
-            new = path.split("/")
-            while len(old) > 1 and len(new) > 1 and old[-1] == new[-1]:  # The directory above was renamed.
-                old, new = old[:-1], new[:-1]
-            if not _covered(known.told, "/".join(new)):
-                renamed(known, "/".join(new))
+    for path in saved_directories.moved(known.before, tree):
+        if not is_half_written(path[0]) and not _covered(known.told, path[1]):
+            renamed(known, path[1])
 
 
 def _covered(told: Mapping[str, str], path: str) -> bool:
@@ -539,7 +534,7 @@ def _due(
     # What settled by itself, or was not declared where others were, does not say how far the job is: unless it is done.
     weakest = DECLARED if how == DECLARED else SETTLED if done or how == SETTLED else CLOSED
     leading = [path for path in new if STRENGTH[known.finished[path][1]] <= STRENGTH[weakest]]
-    seen = known.steps.seen_at(known.due[path].seen if path in known.due else _told_at(known, path) for path in leading)
+    seen = known.steps.seen_at(_told_at(known, path) for path in leading)
     step, unit = own_steps.choose(known.steps, leading, known.finished, known.kept, inspector.step, seen)
     own_steps.learn(known.steps, step, seen)
     files_now = {path: each[0] for path, each in known.finished.items()}
@@ -552,6 +547,9 @@ def _due(
 
 def _told_at(known: Knowledge, path: str) -> Mapping[str, int] | None:
     """How far the job was when this file, or the directory around it, was saved; None when nobody noted it."""
+    due = known.due.get(path)
+    if due is not None and due.signature == known.finished[path][0]:
+        return due.seen
     while path and path not in known.told_at:
         path = path.rpartition("/")[0]
     return known.told_at.get(path)

@@ -180,6 +180,11 @@ def take_at_the_end(rounds: Rounds, all_closed: bool) -> dict[str, Closed]:
     return full
 
 
+def older(due: Mapping[str, Closed], tree: Mapping[str, Signature]) -> list[str]:
+    """Of what is to be kept, the files that lie there in a newer state: a job that ended well meant that one."""
+    return [path for path, each in due.items() if tree.get(path, each.signature) != each.signature]
+
+
 def awaits_more(rounds: Rounds, path: str) -> bool:
     """Whether other files usually come with this one, and are not all there yet."""
     return shape_of(path) in rounds.usual and not _is_usual(rounds)

@@ -40,3 +40,16 @@ def written_before(missing: set[str], finished: Mapping[str, Signature], tree: M
     """Whether all that is missing is older than the newest that is finished: what a framework writes last was last."""
     newest_ns = max((signature[1] for signature in finished.values()), default=0)
     return all(tree[path][1] <= newest_ns for path in missing)
+
+
+def moved(before: Mapping[str, Signature], tree: Mapping[str, Signature]) -> list[tuple[str, str]]:
+    """Files that are the same as before under another name; each with the highest entry whose name that explains."""
+    gone = {signature: path for path, signature in before.items() if path not in tree}
+    found = []
+    for path, signature in tree.items() if gone else ():
+        if path not in before and signature in gone:
+            old, new = gone[signature].split("/"), path.split("/")
+            while len(old) > 1 and len(new) > 1 and old[-1] == new[-1]:  # The directory above was renamed.
+                old, new = old[:-1], new[:-1]
+            found.append((path, "/".join(new)))
+    return found

@@ -341,6 +341,28 @@ def test_a_step_that_is_told_right_after_a_save_is_that_of_the_save() -> None:
     assert found.step == 12
 
 
+def test_what_was_told_late_of_the_save_before_is_not_taken_for_the_last_one() -> None:
+    known = Knowledge()
+    c.closed(known, "model.pt", Closed(sig(1), 0.0, c.CLOSED, whole=True, seen={"step": 11}))
+    kept(known, look(known, {"model.pt": sig(1)}, 100.0))
+    c.told_at(known, "model.pt", {"step": 11})  # What was printed right after it, heard of now.
+    c.touched(known, "model.pt", 101.0)
+    known.steps.printed = {"step": 12}
+    found = look(known, {"model.pt": sig(2)}, 101.0, c.ENDED_WELL)  # Its close was not heard of any more.
+    assert found is not None
+    assert (found.step, dict(found.files)) == (12, {"model.pt": sig(2)})
+
+
+def test_a_save_that_was_to_be_kept_does_not_lend_its_step_to_the_one_that_replaced_it() -> None:
+    known = Knowledge()
+    c.closed(known, "model.pt", Closed(sig(1), 0.0, c.CLOSED, True, "copy", seen={"step": 11}))
+    assert look(known, {"model.pt": sig(1)}, 100.0) is not None  # Storing it failed.
+    known.steps.printed = {"step": 12}
+    found = look(known, {"model.pt": sig(2)}, 101.0, c.ENDED_WELL)
+    assert found is not None
+    assert (found.step, dict(found.files)) == (12, {"model.pt": sig(2)})
+
+
 def test_files_that_are_renamed_over_themselves_in_a_folder_are_of_each_save() -> None:
     """As Lightning does it: a name with its step, and `last.ckpt`."""
     known, kept = Knowledge(), []
