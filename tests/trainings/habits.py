@@ -48,7 +48,8 @@ PLAIN = [
           ("--names", "odd", "--newest-by", "mtime")),
     Habit("the same; newest by ctime", "fresh_names.py", ("--names", "odd", "--newest-by", "ctime")),
     Habit("one growing file, closed each time", "growing.py"),
-    Habit("one growing file, held open and flushed", "growing.py", ("--held",), unsure_s=2.0),  # So often it is seen.
+    Habit("one growing file, held open and flushed", "growing.py", ("--held",), pace_s=0.15,
+          unsure_s=2.0),  # So often it is looked into: attempts that are shorter would never get on.
     Habit("model and optimizer, two files written over", "many_files.py", several=True),
     Habit("a folder of files for each save", "many_files.py", ("--layout", "folder"), several=True),
     Habit("a folder of files with a hidden `.metadata`", "many_files.py", ("--layout", "hidden"), several=True),
