@@ -35,7 +35,6 @@ stalled          user      yes  no
 output_limit     user      no   no
 time_limit       user      no   no
 pending_limit    user      no   no
-cost_limit       user      no   no
 cancelled        user      no   no
 bad_spec         user      no   no
 outputs_unkept   user      no   no

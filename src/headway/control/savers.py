@@ -23,7 +23,7 @@ from headway.core.wire_words import TaskKey
 FROM_OUTSIDE = frozenset(
     {
         None, Cause.KILLED, Cause.CANCELLED, Cause.PREEMPTED, Cause.RECLAIMED, Cause.NODE_LOST, Cause.OUTCOME_LOST,
-        Cause.UNREACHABLE, Cause.TIME_LIMIT, Cause.COST_LIMIT, Cause.OUTPUT_LIMIT, Cause.FILES_LOST,
+        Cause.UNREACHABLE, Cause.TIME_LIMIT, Cause.OUTPUT_LIMIT, Cause.FILES_LOST,
     }
 )  # fmt: skip
 """What ends ranks at any moment; all else may come with what they were doing."""

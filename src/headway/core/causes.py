@@ -113,7 +113,6 @@ TABLE: dict[Cause, Row] = {
     Cause.PENDING_LIMIT: Row(
         Whose.USER, Again.NEVER, "waited longer than its limit", "raise limits.pending, or ask for less"
     ),
-    Cause.COST_LIMIT: Row(Whose.USER, Again.NEVER, "reached its cost limit", "raise the limit"),
     Cause.CANCELLED: Row(Whose.USER, Again.NEVER, "was stopped on request"),
     Cause.BAD_SPEC: Row(Whose.USER, Again.NEVER, "asked for something that cannot be", "correct the job's description"),
     Cause.OUTPUTS_UNKEPT: Row(

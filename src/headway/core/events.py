@@ -40,7 +40,6 @@ KINDS: dict[str, str] = {
     "JobForgotten": "the record of the job was deleted",
     "NodeJoined": "an agent called home for the first time, or with a new boot id",
     "NodeSilent": "a node has not been heard for a while; nothing is placed there",
-    "NodeHeard": "a silent node is heard again",
     "NodeLost": "a node was given up: proof of death, or a whole lease of silence",
     "NodeClosed": "a node was cordoned or is being drained: nothing more is placed there",
     "NodeOpened": "a node takes tasks again",

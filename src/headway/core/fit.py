@@ -137,13 +137,3 @@ def lacks(need: Need, room: Room) -> str:
 def leaves_too_soon(node: Node, now: float, run_s: float | None) -> bool:
     """Whether a node will be gone before a task of this length is done."""
     return node.available_until is not None and now + (run_s or 0.0) > node.available_until
-
-
-def could_ever_fit(spec: JobSpec, granted: Resources) -> bool:
-    """Whether an empty node of this size would hold one task."""
-    wants = spec.resources
-    return (
-        wants.cpus <= granted.cpus + CPU_DUST
-        and wants.memory_bytes <= granted.memory_bytes
-        and wants.gpus <= granted.gpus
-    )

@@ -79,7 +79,6 @@ class Cause(StrEnum):
     OUTPUT_LIMIT = "output_limit"
     TIME_LIMIT = "time_limit"
     PENDING_LIMIT = "pending_limit"
-    COST_LIMIT = "cost_limit"
     CANCELLED = "cancelled"
     BAD_SPEC = "bad_spec"
     OUTPUTS_UNKEPT = "outputs_unkept"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headway.core.fit import Need
-from headway.core.history import ENDLESS, History, Length
+from headway.core.history import History, Length
 from headway.core.model import Job, JobId, Policy, Queue
 from headway.core.shares import Amounts, Counter, Shares
 
@@ -155,7 +155,3 @@ def throughput_score(job: Job, policy: Policy, length: Length) -> float:
 def service_level(service: float, policy: Policy) -> int:
     """How many steps down a job is that has had this much service."""
     return sum(service >= step for step in policy.service_steps)
-
-
-def is_endless(estimate_s: float) -> bool:
-    return estimate_s == ENDLESS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from headway.core.accounts import Accounts, AuditEntry, Membership, Project, Token, User
 from headway.core.checkpoints import Checkpoint
@@ -237,7 +237,6 @@ class Lead:
     epoch: int
     until: float
     address: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
