@@ -24,6 +24,7 @@ QUIET_INSIDE_S = 2.0  # The same where a directory is filled: more may follow ea
 QUIET_UNUSUAL_S = 5.0  # The same where something is missing that came the time before.
 CONFIRM_S = 1.0  # A close may have come with the death of its writer: that is known by then.
 GAP_S = 0.05  # A pause within a round that is longer than this, and than twice the one before it, parts two rounds.
+UNKNOWN_S = float("inf")  # What was before the first event that was heard.
 RENAMED = "renamed"
 HELD_OPEN_S = 30.0  # What is written to for so long without a close is a log, or the like: no round waits for it.
 
@@ -108,7 +109,7 @@ class Rounds:
 def wrote(rounds: Rounds, path: str, now: float) -> None:
     """A file is being written to. If the round has it already, that round is over, and this is the next one."""
     if path not in rounds.writing:
-        gap_s = 0.0 if rounds.writing else now - rounds.event_s
+        gap_s = 0.0 if rounds.writing else now - rounds.event_s if rounds.event_s else UNKNOWN_S
         _begin(rounds, path, gap_s)
         rounds.gaps[path] = gap_s
         rounds.writing[path] = now
@@ -118,7 +119,8 @@ def wrote(rounds: Rounds, path: str, now: float) -> None:
 def _begin(rounds: Rounds, path: str, gap_s: float) -> None:
     """If this file begins the next round, the one under way is over; first the rest of an older one goes out of it."""
     if _is_next(rounds, path):
-        _part(rounds, gap_s)
+        before_s = _before_s(rounds)
+        _part(rounds, gap_s if before_s == UNKNOWN_S else max(gap_s, before_s))
     if _is_next(rounds, path):
         _finish(rounds)
 
@@ -161,7 +163,7 @@ def forget_missing(rounds: Rounds, there: Mapping[str, Any]) -> None:
 
 def take(rounds: Rounds, now: float) -> dict[str, Closed]:
     """The newest whole round that nobody has taken yet; empty where there is none."""
-    if rounds.now and _is_whole(rounds, now) and not _part(rounds, rounds.gaps.get(next(iter(rounds.now)), 0.0)):
+    if rounds.now and _is_whole(rounds, now) and not _part(rounds, _before_s(rounds)):
         _finish(rounds)
     full, rounds.full = rounds.full, {}
     return full
@@ -173,7 +175,7 @@ def take_at_the_end(rounds: Rounds, all_closed: bool) -> dict[str, Closed]:
     `all_closed`: they ended by themselves, so what they left is what they meant to leave.
     """
     if rounds.now:
-        _part(rounds, rounds.gaps.get(next(iter(rounds.now)), 0.0))
+        _part(rounds, _before_s(rounds))
     if rounds.now and _is_trusted(rounds) and (all_closed or _was_whole(rounds)):
         _finish(rounds)
     full, rounds.full = rounds.full, {}
@@ -266,13 +268,26 @@ def _part(rounds: Rounds, around_s: float) -> bool:
     Who begins to watch in the middle of a save would else take the optimizer of each with the model of the next.
     """
     paths = list(rounds.now)
-    longest = max(paths[1:], key=lambda path: rounds.gaps.get(path, 0.0), default=None)
-    if longest is None or rounds.gaps.get(longest, 0.0) <= GAP_S + 2 * around_s:
+    pauses = {path: _pause_s(rounds, last, path) for last, path in zip(paths, paths[1:])}
+    longest = max(pauses, key=pauses.__getitem__, default=None)
+    if longest is None or pauses[longest] <= GAP_S + 2 * around_s:
         return False
     rounds.now = {path: rounds.now[path] for path in paths[paths.index(longest) :]}
     rounds.slots = Slots(rounds.now)
     rounds.joins = not any(rounds.slots_before.taken(path, rounds.usual, what) for path, what in rounds.now.items())
     return True
+
+
+def _before_s(rounds: Rounds) -> float:
+    """How long nothing was written before the round."""
+    return rounds.gaps.get(next(iter(rounds.now)), 0.0) if rounds.now else 0.0
+
+
+def _pause_s(rounds: Rounds, last: str, path: str) -> float:
+    """Between two files of the round, as it was heard: late on a busy machine, so no longer than their own times say."""
+    heard_s = rounds.gaps.get(path, 0.0)
+    times_ns = [rounds.now[each].signature[1] for each in (last, path)]
+    return min(heard_s, max(0.0, (times_ns[1] - times_ns[0]) / 1e9)) if all(times_ns) else heard_s
 
 
 def _finish(rounds: Rounds) -> None:

@@ -11,7 +11,7 @@ from headway_agent.rounds import Closed, Rounds
 def saved(known: Rounds, path: str, at_s: float, whole: bool = True, source: str = "") -> None:
     """A file is written and closed."""
     r.wrote(known, path, at_s)
-    r.closed(known, path, Closed((10, int(at_s * 1000), 1), at_s, "closed", whole, source), at_s)
+    r.closed(known, path, Closed((10, int(at_s * 1e9), 1), at_s, "closed", whole, source), at_s)
 
 
 def test_a_first_file_is_waited_beside_for_others_until_all_is_quiet() -> None:
@@ -61,7 +61,7 @@ def test_the_next_number_of_a_name_is_the_next_round() -> None:
 def odd(known: Rounds, path: str, at_s: float, step: int | None = None, told: int = 0) -> None:
     r.wrote(known, path, at_s)
     inside, seen = ("step", step) if step is not None else None, {"step": told} if told else None
-    r.closed(known, path, Closed((10, int(at_s * 1000), 1), at_s, "closed", True, seen=seen, inside=inside), at_s)
+    r.closed(known, path, Closed((10, int(at_s * 1e9), 1), at_s, "closed", True, seen=seen, inside=inside), at_s)
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -74,6 +74,30 @@ def test_names_without_a_step_are_told_apart_by_what_the_files_or_the_job_say(in
     r.starts_after(known, dict.fromkeys(known.before))
     odd(known, "run9_2026-11-17_12-00-09_loss0.9.pkl", 20.0)
     assert set(r.take(known, 20.0)) == {"run9_2026-11-17_12-00-09_loss0.9.pkl"}, "a round never had more of these"
+
+
+def heard(known: Rounds, path: str, at_s: float, written_s: float) -> None:
+    """A save that was heard of at one time, and written at another."""
+    r.wrote(known, path, at_s)
+    r.closed(known, path, Closed((10, int(written_s * 1e9), 1), at_s, "closed", True), at_s)
+
+
+def test_what_is_heard_late_does_not_part_what_was_saved_together() -> None:
+    known = Rounds()
+    heard(known, "model.pt", 10.0, 9.98)
+    heard(known, "optimizer.pt", 10.01, 10.0)
+    heard(known, "model.pt", 10.5, 10.48)
+    heard(known, "optimizer.pt", 10.9, 10.5)  # The machine was busy,
+    heard(known, "model.pt", 10.9, 10.88)  # and this came at the same moment. Then it was killed.
+    found = r.take_at_the_end(known, all_closed=False)
+    assert {path: each.signature[1] / 1e9 for path, each in found.items()} == {"model.pt": 10.48, "optimizer.pt": 10.5}
+
+
+def test_who_begins_to_watch_within_a_save_does_not_take_its_rest_with_the_next_one() -> None:
+    known = Rounds()
+    heard(known, "optimizer.pt", 10.0, 9.99)
+    heard(known, "model.pt", 10.5, 10.49)
+    assert r.take_at_the_end(known, all_closed=False) == {}
 
 
 def test_parts_that_say_no_step_are_not_told_apart_by_what_the_job_prints_meanwhile() -> None:
