@@ -35,6 +35,17 @@ def test_two_files_of_one_save_are_taken_together() -> None:
     assert set(r.take(known, 20.3)) == {"model.pt", "optimizer.pt"}, "all that is usual is there: at once"
 
 
+def test_nothing_waits_for_the_best_so_far_which_is_not_saved_each_time() -> None:
+    known = Rounds()
+    saved(known, "weights/last.pt", 10.0)
+    saved(known, "weights/best.pt", 10.02)
+    assert len(r.take(known, 12.1)) == 2
+    saved(known, "weights/last.pt", 20.0)
+    assert set(r.take(known, 20.0)) == {"weights/last.pt"}
+    saved(known, "weights/best.pt", 20.02)
+    assert set(r.take(known, 22.1)) == {"weights/best.pt"}, "it joins what was taken without it"
+
+
 def test_what_is_usual_is_taken_at_once_the_next_time() -> None:
     known = Rounds()
     saved(known, "snapshot.pt", 10.0)
