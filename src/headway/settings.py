@@ -58,6 +58,9 @@ class Settings:
     lease_margin_s: float = knob(5.0, "what the server waits beyond a lease before it gives a silent node up")
     silent_after_s: float = knob(30.0, "silence after which nothing more is placed on a node; it ends nothing")
     claim_within_s: float = knob(60.0, "time in which every task must be claimed; then all places are given back")
+    line_ahead_s: float = knob(
+        0.25, "work of short jobs that a place is given ahead, so that the next begins when one ends; 0: none"
+    )
     tick_every_s: float = knob(1.0, "how often limits, leases and claims are looked at")
     tick_gap_s: float = knob(10.0, "a gap between two looks after which every lease begins anew (a suspended machine)")
     look_every_s: float = knob(2.0, "how often an engine is asked which nodes it sees")

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 OWN = (sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]))  # How this program is started again.
 ANSWER_S_MAX = 30.0  # Beyond the time for which the server may hold a sync.
 KEEPER_RETRY_S, KEEPER_RETRY_S_MAX = 0.02, 1.0
-IDLE_S = 0.05
+IDLE_S = 0.005
 HURRY_S = 0.05
 SHIP_AT_BYTES, SHIP_EVERY_S = 256 << 10, 2.0
 LOOK_S = 0.5  # How often output files of running tasks are looked at where they grow fast,
@@ -187,7 +187,7 @@ class Agent:
         times = []
         if next_call(self.state, now):
             times.append(self.pace.at_s)
-        elif self.state.changed:
+        elif self.state.changed and not any(not flight.held for flight in self.state.flights.values()):
             times.append(max(now + IDLE_S, self.state.lazy_due_s))
         due_s = [self.progressing.due_s(), progress.next_due_s(self.state)]
         if not self.shipping:

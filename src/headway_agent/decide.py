@@ -7,7 +7,7 @@ requests are made in telling.py, how an end is named stands in outcomes.py, how 
 
 from __future__ import annotations
 
-from headway_agent import draining, gangs, leaders, moving, progress
+from headway_agent import draining, gangs, kept_files, leaders, lining, moving, progress
 from headway_agent.happenings import (
     Answered,
     ArtifactStored,
@@ -54,6 +54,7 @@ from headway_agent.nodestate import (
     ENDED,
     GOING,
     HOLDING,
+    LINED,
     OVER,
     PREPARING,
     REFUSED,
@@ -91,7 +92,7 @@ __all__ = [
     "NOT_BEGUN", "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
 ]  # fmt: skip
 
-NOT_BEGUN = (HOLDING, PREPARING, CLAIMED)
+NOT_BEGUN = (HOLDING, PREPARING, CLAIMED, LINED)
 NOTICE_RESERVE_S = 5.0  # Of the time that is left to a machine, kept for what follows the end of its ranks.
 
 
@@ -99,7 +100,17 @@ def decide(state: State, fact: Fact, now: float) -> list[Act]:
     """Take in one fact: change the state, and return what is to be done, in this order."""
     acts: list[Act] = []
     _HANDLERS[type(fact)](state, fact, now, acts)
+    while state.just_ended:
+        for task in lining.turns(state):
+            _turn_comes(state, task, now, acts)
     return acts
+
+
+def _turn_comes(state: State, task: Task, now: float, acts: list[Act]) -> None:
+    """The task before it has ended, or the server says so: it begins once the keeper holds it."""
+    task.duty = lining.may_go(task.duty)
+    if task.phase in (CLAIMED, LINED):
+        _go(state, task.key, gangs.alone(task.duty, task.address, task.port), now, acts)
 
 
 # --- what the keeper says -------------------------------------------------------------------------------------------
@@ -114,13 +125,14 @@ def _keeper_listed(state: State, fact: KeeperListed, now: float, acts: list[Act]
             # An agent that has just started: only the server knows how much output it has.
             state.tasks[kept.task] = Task(kept.task, HOLDING, resumable=False, writes=kept.phase != "held")
         _take_over(state, state.tasks[kept.task], kept, now, acts)
+    lining.free_places(state, [kept.task for kept in fact.tasks if kept.phase != "held"], now)
     if state.deadline_s > now:
         acts.append(Lease(state.deadline_s, state.granted_s))
     state.listed = True
 
 
 def _unknown_to_the_keeper(state: State, task: Task, now: float, acts: list[Act]) -> None:
-    if task.phase in (HOLDING, CLAIMED) and task.duty:
+    if task.phase in (HOLDING, CLAIMED, LINED) and task.duty:
         task.anew = task.phase == CLAIMED
         acts.append(Hold(task.key, task.duty))  # A new keeper: nothing of it ran, so it can be held anew.
     elif task.phase in (CLAIMED, GOING):
@@ -162,11 +174,14 @@ def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
     task.anew = False
     moved = (task.address, task.port) != (fact.address, fact.port)
     task.address, task.port = fact.address, fact.port
+    if task.duty.get("behind"):
+        lining.line(state, task, now)
+        return
     begins = bool(task.duty.get("go"))
-    if begins and task.phase != CLAIMED and now < state.deadline_s and not _will_go(state, now):
+    if begins and task.phase not in (CLAIMED, LINED) and now < state.deadline_s and not _will_go(state, now):
         _begin(state, task, gangs.alone(task.duty, task.address, task.port), now, acts)
         return
-    if task.phase != CLAIMED or moved:
+    if task.phase not in (CLAIMED, LINED) or (moved and task.phase == CLAIMED):
         enter(state, task, CLAIMED, now)
     if fact.task in state.go_waits or begins:
         go = gangs.alone(task.duty, task.address, task.port) if begins else state.go_waits[fact.task]
@@ -287,11 +302,6 @@ def _limit_reached(state: State, fact: LimitReached, now: float, acts: list[Act]
     acts.append(Stop(task.key, fact.grace_s, fact.cause))
 
 
-def _dumped(state: State, fact: Dumped, now: float, acts: list[Act]) -> None:
-    if fact.task in state.tasks and moving.is_here(fact.storage, state.storage):
-        progress.dumped(state, fact)
-
-
 def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[str, int], now: float) -> None:
     """Nothing of it is alive. Its end is told once its output and all that it leaves are in storage."""
     task.over_s = now
@@ -307,43 +317,6 @@ def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[s
 def _salvage(state: State, task: Task, end: str, now: float, acts: list[Act]) -> None:
     progress.begin_salvage(state, task.key)
     acts.append(Salvage(task.key, end))
-
-
-# --- what is kept ---------------------------------------------------------------------------------------------------
-
-
-def _checkpoint_stored(state: State, fact: CheckpointStored, now: float, acts: list[Act]) -> None:
-    if moving.counts(state, fact.task, fact.storage, True, now, acts):
-        progress.checkpoint_stored(state, fact)
-
-
-def _artifact_stored(state: State, fact: ArtifactStored, now: float, acts: list[Act]) -> None:
-    if moving.counts(state, fact.task, fact.storage, False, now, acts):
-        progress.artifact_stored(state, fact)
-
-
-def _salvaged(state: State, fact: Salvaged, now: float, acts: list[Act]) -> None:
-    if moving.counts(state, fact.task, fact.storage, True, now, acts):
-        progress.of(state, fact.task).salvaging = False
-        draining.settle_drained(state, state.tasks[fact.task], now)
-
-
-def _salvaging(state: State, fact: Salvaging, now: float, acts: list[Act]) -> None:
-    task = state.tasks.get(fact.task)
-    if task is not None:
-        progress.of(state, fact.task).saved_bytes = (fact.done, fact.total)
-        if task.phase == OVER and task.saves:
-            change(state, task.key, False, now)
-
-
-def _stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:
-    if fact.task in state.tasks:
-        progress.stepped(state, fact.task, fact.step, fact.printed_as)
-
-
-def _wrote(state: State, fact: Wrote, now: float, acts: list[Act]) -> None:
-    if fact.task in state.tasks:
-        progress.wrote(state, fact.task)
 
 
 def _ticked(state: State, fact: Ticked, now: float, acts: list[Act]) -> None:
@@ -447,9 +420,12 @@ def _apply_duties(state: State, reply: Mapping[str, Any], now: float, acts: list
 
 def _forget(state: State, key: str, acts: list[Act]) -> None:
     set_duty(state, key, None)
-    task = state.tasks.pop(key, None)
+    task = state.tasks.get(key)
     if task is None:
         return
+    if task.phase in NOT_BEGUN:
+        lining.drop_out(state, task)
+    del state.tasks[key]
     unreport(state, task)
     if state.changed.pop(key, False):
         state.urgent -= 1
@@ -471,12 +447,16 @@ def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act])
             task.detail = "this machine will go"
             enter(state, task, REFUSED, now)
             return
-        acts.append(Hold(key, duty))
+        if duty.get("behind"):
+            lining.set_behind(state, task, str(duty["behind"]))
+        acts.append(Hold(key, task.duty))
     elif do == "claim":
-        if duty.get("go") and task is not None and task.phase == CLAIMED and not task.anew:
-            # An earlier agent held it, and died before it began.
-            _go(state, key, gangs.alone(duty, task.address, task.port), now, acts)
+        assert task is not None
+        if task.phase in NOT_BEGUN:
+            _claim_again(state, task, duty, now, acts)
         return
+    elif do == "back":
+        _call_back(state, key, now, acts)
     elif task is not None and task.phase == ENDED:
         # Heard before everybody had claimed, its end meant nothing to the server: it is said again.
         change(state, key, True, now)
@@ -488,6 +468,28 @@ def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act])
         _go(state, key, duty, now, acts)
     elif do == "stop":
         _stop(state, task, float(duty.get("grace_s", 0.0)), str(duty.get("cause") or "cancelled"), now, acts)
+
+
+def _claim_again(state: State, task: Task, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+    """The server says something else of it than before: its turn has come, or it is behind another now."""
+    if duty.get("go") and (task.duty.get("behind") or task.phase == CLAIMED):
+        # Or an earlier agent held it, and died before it began.
+        lining.leave(state, task)
+        task.duty = task.duty or duty
+        _turn_comes(state, task, now, acts)
+    elif duty.get("behind") and duty["behind"] != task.duty.get("behind"):
+        task.duty = task.duty or duty
+        lining.set_behind(state, task, str(duty["behind"]))
+        if task.phase == CLAIMED:
+            lining.line(state, task, now)
+
+
+def _call_back(state: State, key: str, now: float, acts: list[Act]) -> None:
+    task = state.tasks.get(key)
+    if task is None:
+        task = state.tasks[key] = Task(key, HOLDING, {"behind": "nobody"})
+    if lining.call_back(state, task, now):
+        acts.append(Stop(key, 0.0))  # The keeper lets go of it.
 
 
 def _resumes_elsewhere(task: Task, duty: Mapping[str, Any]) -> bool:
@@ -512,7 +514,7 @@ def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[
     if not task.held:
         _over(state, task, lost(()), {}, now)
         return
-    if task.phase != CLAIMED or task.anew or now >= state.deadline_s:
+    if task.phase not in (CLAIMED, LINED) or task.anew or now >= state.deadline_s:
         # Not at the keeper yet; or no lease, no user code: it goes once it is held, or with the next reply in time.
         state.go_waits[key] = duty
         return
@@ -532,6 +534,7 @@ def _begin(state: State, task: Task, duty: Mapping[str, Any], now: float, acts: 
 def _stop(state: State, task: Task, grace_s: float, cause: str, now: float, acts: list[Act]) -> None:
     state.go_waits.pop(task.key, None)
     if task.phase in NOT_BEGUN:
+        lining.drop_out(state, task)
         acts.append(Stop(task.key, 0.0))  # The keeper lets go of it.
         _over(state, task, never_began(), {}, now)
     elif task.phase in (REFUSED, UNPREPARED):
@@ -578,15 +581,15 @@ _HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
     RankExited: _rank_exited,
     TaskOver: _task_over,
     LimitReached: _limit_reached,
-    Dumped: _dumped,
+    Dumped: kept_files.dumped,
     Shipped: draining.shipped,
     OutputShrank: draining.output_shrank,
-    CheckpointStored: _checkpoint_stored,
-    ArtifactStored: _artifact_stored,
-    Salvaged: _salvaged,
-    Salvaging: _salvaging,
-    Stepped: _stepped,
-    Wrote: _wrote,
+    CheckpointStored: kept_files.checkpoint_stored,
+    ArtifactStored: kept_files.artifact_stored,
+    Salvaged: kept_files.salvaged,
+    Salvaging: kept_files.salvaging,
+    Stepped: kept_files.stepped,
+    Wrote: kept_files.wrote,
     NoticeHeard: _notice_heard,
     Ticked: _ticked,
     Troubled: _troubled,

@@ -55,6 +55,7 @@ def _drop_ranges(state: State, now: float) -> None:
     for task in state.tasks.values():
         if task.phase == ENDED:
             state.draining.add(task.key)
+            task.saves = True  # Another may have begun in its place.
             enter(state, task, OVER, now)  # Not all of it may be where the server looks: it is told again once it is.
         if task.phase in (GOING, OVER):
             task.resumable = False
@@ -87,6 +88,7 @@ def store_again(state: State, task: Task, checkpoint: bool, now: float, acts: li
     if task.phase in (OVER, ENDED) and progress.of(state, task.key).begun:
         if task.phase == ENDED:
             state.draining.add(task.key)
+            task.saves = True
             enter(state, task, OVER, now)
         progress.begin_salvage(state, task.key)
         acts.append(Salvage(task.key, how_ended(task.exits, False, task.notice is not None)))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 HOLDING = "holding"  # The keeper is being told of it.
 PREPARING = "preparing"  # Its checkpoint, environment or inputs are being fetched; the keeper knows nothing of it.
 CLAIMED = "claimed"  # The keeper holds it; not a line of it runs before `go`.
+LINED = "lined"  # The keeper holds it; it begins when the task before it has ended. Not told.
 GOING = "going"  # `go` was acted on: its ranks may be alive.
 OVER = "over"  # Nothing of it is alive; its output is not yet all in storage.
 ENDED = "ended"  # The end can be reported.
@@ -100,6 +101,8 @@ class State:
     tasks: dict[str, Task] = field(default_factory=dict)
     duties: dict[str, str] = field(default_factory=dict)  # What the server last said to do, by task.
     go_waits: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # `go` that came without a lease.
+    behind: dict[str, str] = field(default_factory=dict)  # By task: who begins when it has ended. See lining.py.
+    just_ended: list[str] = field(default_factory=list)  # Those of them that have.
     changed: dict[str, bool] = field(default_factory=dict)  # Reports to send; True where somebody waits for it.
     urgent: int = 0
     lazy_due_s: float = 0.0  # When the reports are sent that nobody waits for.

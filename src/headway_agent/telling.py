@@ -17,7 +17,6 @@ from headway_agent.nodestate import (
     DIGESTED,
     ENDED,
     GOING,
-    HOLDING,
     OVER,
     PREPARING,
     REFUSED,
@@ -33,6 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping
 
+GATHER_S = 0.02  # So long ends are gathered whose places others have taken already.
 PROTOCOL = 1
 POLL_WAIT_S = 20.0
 LAZY_AFTER_S = 1.0  # News that nobody waits for may ride along with other news for so long,
@@ -53,8 +53,10 @@ def mark(key: str, word: str) -> int:
 
 def enter(state: State, task: Task, phase: str, now: float) -> None:
     before = REPORTED.get(task.phase)
-    after = REPORTED[phase]
+    after = REPORTED.get(phase)
     task.phase = phase
+    if phase == ENDED and task.key in state.behind:
+        state.just_ended.append(task.key)
     if phase == GOING:
         state.going.add(task.key)
     else:
@@ -65,6 +67,11 @@ def enter(state: State, task: Task, phase: str, now: float) -> None:
         state.reports_xor ^= mark(task.key, before)
     if after in DIGESTED:
         state.reports_xor ^= mark(task.key, after)
+    if after is None:
+        return
+    if phase == ENDED and task.key in state.behind:
+        change(state, task.key, False, now, GATHER_S)
+        return
     within_s = SOON_S if phase == GOING else LAZY_AFTER_S
     change(state, task.key, after not in ("running", "preparing"), now, within_s)
 
@@ -119,7 +126,7 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
     assert len(state.flights) < 2, "one sync is held, one brings news; there is never a third"
     full = state.full_due
     keys = list(state.tasks) if full else [key for key in state.changed if key in state.tasks]
-    reports = [_report(state, state.tasks[key], now) for key in keys if state.tasks[key].phase != HOLDING]
+    reports = [_report(state, state.tasks[key], now) for key in keys if state.tasks[key].phase in REPORTED]
     if full or state.flights or reports or state.ranges or state.troubles_due or progress.has_news(state, now):
         wait_s = 0.0
     if state.granted_s:
@@ -162,10 +169,14 @@ def _report(state: State, task: Task, now: float) -> dict[str, Any]:
         report.update(address=task.address, port=task.port)
     elif task.phase in (REFUSED, PREPARING):
         report["detail"] = task.detail
+        if task.cause:
+            report["cause"] = task.cause
     elif task.phase == UNPREPARED:
         report.update(cause=task.cause, detail=task.detail)
     elif task.phase == ENDED:
         report["outcome"] = _outcome(task, now)
+        if task.began_s:
+            report["over_ago_s"] = round(max(0.0, now - task.over_s), 3)
         if task.duty.get("nodes", 1) > 1 and task.started_at and not task.writes:
             # Of a gang: those who save make its checkpoints, and this one does not, or did not come to it.
             report["outcome"].update(idle=True, cut_off=were_cut_off(task.exits))

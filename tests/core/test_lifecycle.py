@@ -15,6 +15,7 @@ from headway.core.signals import (
     CanNeverRun,
     Claimed,
     ClaimOverdue,
+    MovedUp,
     NodeLost,
     PendingOver,
     Placed,
@@ -71,6 +72,7 @@ STATES: dict[str, Callable[[], Job]] = {
 SIGNALS: dict[str, Callable[[int], Signal]] = {
     "placed": lambda attempt: seats("n1"),
     "claimed": lambda attempt: Claimed(attempt, 0, "host", 4000),
+    "moved up": MovedUp,
     "refused": lambda attempt: Refused(attempt, 0, "no directory"),
     "overdue": ClaimOverdue,
     "not prepared": lambda attempt: PrepareFailed(attempt, 0, Cause.INPUT_MISSING, "no data"),
@@ -100,6 +102,7 @@ BECOMES = """
                  queued    backing off starting  running    saving     stopping   cancelling succeeded failed cancelled
 placed           starting  starting    .         .          .          .          .          .         .      .
 claimed          .         .           running   .          .          .          .          .         .      .
+moved up         .         .           .         .          .          .          .          .         .      .
 refused          .         .           queued    .          .          .          .          .         .      .
 overdue          .         .           stopping  .          .          .          .          .         .      .
 not prepared     .         .           failed    .          .          .          .          .         .      .

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.sim import planted_savers as planted_savers  # Each of these has its own to add.
+from headway.sim import planted_lines as planted_lines  # Each of these has its own to add.
+from headway.sim import planted_savers as planted_savers
 from headway.sim import planted_saves as planted_saves
 from headway.sim import planted_starts as planted_starts
 from headway.sim.planted import PLANTS, caught

@@ -67,6 +67,8 @@ class Book:
     foresight: Foresight = field(default_factory=Foresight)
     secret: bytes = b""  # From which the keys of gangs are made.
     untold: set[JobId] = field(default_factory=set)  # Placed by this leader, and in no reply to a node yet.
+    behind: dict[str, JobId] = field(default_factory=dict)  # By the key of a task: who takes its place.
+    called_back: set[JobId] = field(default_factory=set)  # Their nodes are asked to give them back if not begun.
     touched: set[NodeId] = field(default_factory=set)  # Nodes whose duties may have changed since the last publishing.
 
     def saw(self, before: Job | None, after: Job | None) -> None:
@@ -120,6 +122,9 @@ class Book:
         for task in job.alive:
             self.on_node.get(task.node, {}).pop(task_key(job.id, job.number, task.index), None)
             self.touched.add(task.node)
+        if job.lined and job.attempt is not None:
+            self.behind.pop(job.attempt.tasks[0].behind, None)
+            self.called_back.discard(job.id)
 
     def _add(self, job: Job) -> None:
         if job.state.ended:
@@ -133,6 +138,8 @@ class Book:
             key = task_key(job.id, job.number, task.index)
             self.on_node.setdefault(task.node, {})[key] = (job.id, task.index)
             self.touched.add(task.node)
+        if job.lined and job.attempt is not None:
+            self.behind[job.attempt.tasks[0].behind] = job.id
 
 
 def book_of(jobs: Iterable[Job], nodes: Iterable[Node], house: House | None = None, view: View | None = None) -> Book:

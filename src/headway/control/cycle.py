@@ -27,6 +27,7 @@ from headway.control.sessions import Parked, Reply, Session
 from headway.control.setting_up import LeasesOver
 from headway.control.submitting import numbered
 from headway.control.syncing import Sync, lose_node
+from headway.core import lines
 from headway.core.checkpoints import Checkpoint
 from headway.core.errors import BadInput, HeadwayError, Unavailable, Unfinished
 from headway.core.events import Event
@@ -131,7 +132,7 @@ class Cycle:
                     good.append(untried[-1])
                 untried.pop()
             plans = place and not self.doubtful and (self.plan_due or desk.makes_room)
-            again_due = carry_out(desk, now) if plans else bool(desk.changed or desk.nodes or desk.setup)
+            again_due = self._plan(desk, now) if plans else bool(desk.changed or desk.nodes or desk.setup)
         except Unavailable as error:
             # The store could not be read half way: nothing of this turn is worth keeping.
             self._not_saved(desk, [*good, *untried], error)
@@ -170,6 +171,9 @@ class Cycle:
         if again:
             self.turn([ask for ask in again if self._once_more(ask)], now, mono)
         return self.plan_due
+
+    def _plan(self, desk: Desk, now: float) -> bool:
+        return carry_out(desk, now, self.settings.line_ahead_s, self.agent_version)
 
     def _not_in_doubt(self, asks: list[Ask]) -> list[Ask]:
         """Those that may be tried though the book may differ from the store, which cannot be read now.
@@ -467,6 +471,8 @@ class Cycle:
             self._let_go(session, now, mono if session.servers == servers else float("inf"))
         if "store" in self.troubles:
             self.plan_due = True
+        late = lines.next_overdue(self.book.view, self.settings.line_ahead_s)
+        self.plan_due = self.plan_due or (late is not None and late <= now)
         woken = self.book.view.next_wake()
         if woken is not None and woken <= now:
             self.plan_due = True

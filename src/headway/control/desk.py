@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headway.control.book import Book
-from headway.core import lifecycle
+from headway.core import lifecycle, lines
 from headway.core.accounts import Accounts, AuditEntry
 from headway.core.errors import NotFound
 from headway.core.events import Event, record
 from headway.core.model import Job, JobId, Node, Pool, State
 from headway.core.replacing import replace
-from headway.core.signals import CancelAsked, ClaimOverdue, Progressed, Signal
+from headway.core.signals import CancelAsked, ClaimOverdue, MovedUp, Progressed, Signal
 from headway.store.protocol import Batch, Files, Forget, JobChange, LogRange, Setup, Store, SubmitKey
 
 
@@ -109,7 +109,16 @@ class Desk:
         held.after = after
         self.touched.add(job.id)
         self.book.saw(job, after)
+        if self.book.behind and lines.out_of_the_way(job, after):
+            self._move_up(job)
         return after
+
+    def _move_up(self, job: Job) -> None:
+        """Who is behind a task that is out of the way has its place, or its place in line."""
+        heir = self.book.behind.get(lines.key_of(job))
+        if heir is not None and job.attempt is not None:
+            follower = self.book.jobs[heir]
+            self._step(follower, MovedUp(follower.number, job.attempt.tasks[0].behind))
 
     def add(self, job: Job) -> None:
         """A new job. It enters the book once the store has given it its place in the order."""

@@ -25,6 +25,8 @@ def limit_of(cycle: Cycle, job: Job) -> float:
     """When time alone changes this job: its claim runs out, or its attempt reaches the time limit."""
     attempt = job.attempt
     assert attempt is not None
+    if job.state is State.STARTING and job.lined:
+        return NEVER  # Its turn has not come: see lines.py.
     if job.state is State.STARTING:
         # An agent that prepares says so; and before we listened nobody could.
         prepared_at, _ = cycle.book.trail.preparing.get(job.id, (0.0, ""))

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from headway.control.desk import Desk
 from headway.control.house import House
-from headway.core import scheduler
+from headway.core import lines, scheduler
 from headway.core.fields import one_of
-from headway.core.model import ENDS, POLICIES, Cause, JobId, Policy, State
+from headway.core.model import ENDS, POLICIES, Cause, Job, JobId, Policy, State
 from headway.core.scheduler import View
 from headway.core.shares import Use
-from headway.core.signals import CanNeverRun, Placed, StopDecided
+from headway.core.signals import CanNeverRun, Placed, Seat, StopDecided
 from headway.settings import Settings
 from headway.store.protocol import JobFilter, Store, UseAccount
 
@@ -68,7 +68,7 @@ def _account(use: UseAccount) -> tuple[str, ...]:
     return tuple(name for name in (use.queue, use.project, use.user) if name)
 
 
-def carry_out(desk: Desk, now: float) -> bool:
+def carry_out(desk: Desk, now: float, ahead_s: float = 0.0, agent_version: str = "") -> bool:
     """Plan, and let what it wants happen. Says whether that was anything, so that another plan may want more."""
     desk.touched = set()
     book = desk.book
@@ -84,7 +84,29 @@ def carry_out(desk: Desk, now: float) -> bool:
         job = book.jobs[placement.job]
         desk.step(job, Placed(placement.seats, book.trail.step_for(job)))
         book.untold.add(job.id)
-    return bool(plan.never or plan.preemptions or plan.placements)
+    lined = line_up(desk, now, ahead_s, agent_version)
+    return lined or bool(plan.never or plan.preemptions or plan.placements)
+
+
+def line_up(desk: Desk, now: float, ahead_s: float, agent_version: str) -> bool:
+    """Let short jobs wait on nodes behind others, and call those back whose turn it is no longer."""
+    book = desk.book
+    for job_id in lines.call_back(book.view, now, ahead_s):
+        if job_id not in book.called_back:
+            book.called_back.add(job_id)
+            book.touched.update(node for node in _nodes_of(book.jobs[job_id]))
+    nodes = book.nodes
+    takes = lambda node: node in nodes and nodes[node].agent_version == agent_version  # noqa: E731
+    found = lines.line_up(book.view, now, ahead_s, takes)
+    for each in found:
+        job = book.jobs[each.job]
+        desk.step(job, Placed((Seat(each.node, ()),), book.trail.step_for(job), each.behind))
+        book.untold.add(job.id)
+    return bool(found)
+
+
+def _nodes_of(job: Job) -> tuple[str, ...]:
+    return job.attempt.nodes if job.attempt else ()
 
 
 def _fate(store: Store, name: JobId) -> State | None:

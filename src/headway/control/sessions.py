@@ -121,7 +121,7 @@ def show(digest: int) -> str:
     return f"{digest:016x}"
 
 
-def duty_of(job: Job, task: Task, now: float, spoiled: int = 0) -> tuple[str, float]:
+def duty_of(job: Job, task: Task, now: float, spoiled: int = 0, called_back: bool = False) -> tuple[str, float]:
     """What the node shall do about this task: the word, and for a stop the grace that is left.
 
     A claim that was changed because its checkpoint is damaged (`spoiled` times) is another duty, and is sent again.
@@ -129,21 +129,26 @@ def duty_of(job: Job, task: Task, now: float, spoiled: int = 0) -> tuple[str, fl
     if job.state is State.STOPPING:
         # Rounded, so that the same stop is not sent again because a second has passed.
         return ("stop", round(job.stop_by or now, 1))
+    if task.behind:
+        return ("back", 0.0) if called_back else (f"claim behind {task.behind}", 0.0)
     return ("go", 0.0) if task.phase in ON_NODE else ("claim", float(spoiled))
 
 
 def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete: bool, trail: Trail) -> dict[str, Any]:
     """The duty as it travels. `complete` repeats all that a claim says, for an agent that has forgotten it."""
     assert job.attempt is not None
-    said: dict[str, Any] = {"task": f"{job.id}/{job.number}/{task.index}", "do": duty[0]}
-    if duty[0] == "claim" or complete:
+    do = "claim" if task.behind and duty[0] not in ("stop", "back") else duty[0]
+    said: dict[str, Any] = {"task": f"{job.id}/{job.number}/{task.index}", "do": do}
+    if do == "back":
+        return said
+    if do == "claim" or complete:
         said |= claim_body(job, task, trail.resume_of(job))
-    if duty[0] == "claim" and begins_alone(job):
-        said["go"] = True
+    if do == "claim" and begins_alone(job):
+        said |= {"behind": task.behind} if task.behind else {"go": True}
     if duty[0] == "stop":
         said["grace_s"] = max(0.0, duty[1] - now)  # What is left of it, not what the claim says.
         said["cause"] = job.cause.value if job.cause else ""
-    if duty[0] != "claim":
+    if do != "claim":
         said["peers"] = [[each.address, each.port] for each in job.attempt.tasks]
         if job.spec.nodes * job.spec.ranks_per_node > 1:
             said["gang"] = [job.spec.ranks_per_node, task.index]
@@ -166,7 +171,7 @@ def changes(session: Session, book: Book, now: float, full: bool) -> tuple[list[
         job = book.jobs[job_id]
         assert job.attempt is not None
         task = job.attempt.tasks[index]
-        duty = duty_of(job, task, now, spoiled.get(job_id, 0) if spoiled else 0)
+        duty = duty_of(job, task, now, spoiled.get(job_id, 0) if spoiled else 0, job_id in book.called_back)
         if session.sent.get(key) != duty:
             duties.append(body_of(job, task, duty, now, full, book.trail))
             if job.spec.launcher == "mpi" and "argv" in duties[-1]:

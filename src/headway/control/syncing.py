@@ -99,7 +99,11 @@ class Sync:
         """A single task begins without our `go`: whatever is told of it says that it was claimed."""
         job_id, attempt, index = report.task
         job = desk.book.jobs.get(job_id)
-        if job is None or job.state is not State.STARTING or report.phase not in BEGUN:
+        if job is None or job.attempt is None or report.phase not in BEGUN:
+            return
+        if job.lined and not self.here:
+            return  # The end of the task before it does not count either: both are told again.
+        if job.state is not State.STARTING and not (job.lined and report.phase == "running"):
             return
         if job.number == attempt and begins_alone(job) and _is_there(job.attempt, index, self.session.node):
             desk.touched.add(job_id)
@@ -121,11 +125,13 @@ class Sync:
             return
         signal: Signal
         if phase == "refused":
-            signal = Refused(attempt, index, report.detail[:500])
+            signal = Refused(attempt, index, report.detail[:500], report.cause == CALLED_BACK)
         elif phase == "failed_prepare":
             signal = PrepareFailed(attempt, index, _cause(report.cause, Cause.NEVER_STARTED), report.detail)
         elif phase == "ended":
             outcome = outcome_of(report.outcome, desk.now)
+            if report.over_ago_s is not None:
+                outcome = replace(outcome, over_at=desk.now - report.over_ago_s)
             job = savers.task_ended(desk, job, index, outcome)
             signal = TaskEnded(attempt, index, outcome)
         elif report.saving is not None:
@@ -133,6 +139,8 @@ class Sync:
         elif report.stays is not None:
             stays = report.stays
             signal = Stayed(attempt, index, outcome_of(stays.outcome, desk.now), max(0.0, stays.left_s))
+        elif job.lined:
+            return  # An agent of before has found it at the keeper; its turn has not come.
         else:
             signal = Claimed(attempt, index, report.address, report.port)
         desk.step(job, signal)
@@ -159,6 +167,9 @@ UNCOUNTED = frozenset({"refused", "preparing", "failed_prepare"})
 
 BEGUN = frozenset({"running", "ended"})
 """Phases that only a task can be in which was begun, or told to."""
+
+CALLED_BACK = "called_back"
+"""The cause of a refusal that the server asked for."""
 
 HANG_ON_STORAGE = frozenset({"ended", "failed_prepare"})
 """Phases that say: all that it wrote is in storage, or: storage has not what it needs."""
@@ -276,7 +287,8 @@ def machine_restarted(desk: Desk, node: str, detail: str) -> None:
 
 
 def _lose_tasks(desk: Desk, node: str, lost: NodeLost, over: frozenset[TaskKey]) -> None:
-    for job in desk.book.jobs_on(node):
+    for each in desk.book.jobs_on(node):
+        job = desk.book.jobs[each.id]  # It may have moved up when the one before it was lost.
         desk.touched.add(job.id)
         kept = frozenset(index for id, attempt, index in over if (id, attempt) == (job.id, job.number))
         spared = kept | {task.index for task in job.alive if lost.started_anew and task.phase is Phase.SAVING}

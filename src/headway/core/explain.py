@@ -180,6 +180,9 @@ def explain_state(job: Job, waiting: Waiting | None = None, now: float = 0.0, sa
         return explain_waiting(job, waiting, now) if waiting else "waits in the queue"
     if job.state is State.STARTING:
         nodes = ", ".join(job.attempt.nodes) if job.attempt else ""
+        if job.lined and job.attempt is not None:
+            before = job.attempt.tasks[0].behind.partition("/")[0]
+            return f"starts: {nodes} has it, and begins it when {before} has ended"
         return f"starts: attempt {job.number} is placed on {nodes} and waits to be claimed"
     if only_saves(job):
         return _saves(job, saved)

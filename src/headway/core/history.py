@@ -86,6 +86,10 @@ class History:
                 return max(SHORTEST_S, sum(entry[2] for entry in newest) / len(newest))
         return None
 
+    def longest_s(self, like: Likeness) -> float | None:
+        """What the longest of the newest that are alike in everything took; None when there were none."""
+        return max((entry[2] for entry in self._ended.get(like, ())), default=None)
+
     def estimate_s(self, length: Length, from_history: bool = True, at: float | None = None) -> float:
         """How long a job of this length will probably run, by what was known then; endless when nothing was."""
         known = self.mean_s(length.likes, at) if from_history else None

@@ -61,7 +61,7 @@ def broken_on_nodes(jobs: Iterable[Job], nodes: dict[str, Node]) -> list[str]:
     gpus: dict[tuple[str, int], str] = {}
     said: list[str] = []
     for job in jobs:
-        for task in job.seated:
+        for task in job.seated:  # What waits behind another holds nothing.
             cpus[task.node] = cpus.get(task.node, 0.0) + job.spec.resources.cpus
             memory[task.node] = memory.get(task.node, 0) + job.spec.resources.memory_bytes
             for index in task.gpus:

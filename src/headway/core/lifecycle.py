@@ -18,6 +18,7 @@ from headway.core.signals import (
     CanNeverRun,
     Claimed,
     ClaimOverdue,
+    MovedUp,
     NodeLost,
     PendingOver,
     Placed,
@@ -59,6 +60,8 @@ def step(job: Job, signal: Signal, now: float) -> Job:
 def _placed(job: Job, signal: Placed, now: float) -> Job:
     # A larger number fences the old attempt: whatever it still sends is refused from here on.
     tasks = tuple(Task(index, seat.node, seat.gpus) for index, seat in enumerate(signal.seats))
+    if signal.behind:
+        tasks = tuple(replace(task, phase=Phase.BEHIND, address=signal.behind) for task in tasks)
     attempt = Attempt(number=job.number + 1, tasks=tasks, placed_at=now, resumed_step=signal.resumed_step)
     return replace(
         job, state=State.STARTING, attempt=attempt, cause=None, detail="", not_before=0.0, stop_by=None, grace_s=None
@@ -97,9 +100,11 @@ def begins_alone(job: Job) -> bool:
 
 def _claimed(job: Job, signal: Claimed, now: float) -> Job:
     attempt = _current(job)
-    task = _task_in(job, signal.task, Phase.PLACED)
+    task = _task_in(job, signal.task, Phase.PLACED, Phase.BEHIND)
     if task is None:
         return job
+    if task.phase is Phase.BEHIND:  # Its place is its own only from now on.
+        attempt = replace(attempt, placed_at=max(attempt.placed_at, now - signal.began_ago_s))
     taken = replace(task, phase=Phase.CLAIMED, address=signal.address, port=signal.port)
     tasks = _with(attempt.tasks, taken)
     if any(each.phase is not Phase.CLAIMED for each in tasks):
@@ -109,10 +114,35 @@ def _claimed(job: Job, signal: Claimed, now: float) -> Job:
     return replace(job, state=State.RUNNING, attempt=replace(attempt, tasks=going, started_at=began_at))
 
 
+def _begun_after_all(job: Job, signal: Claimed, now: float) -> Job:
+    """It is to stop, and has meanwhile begun in the place of the task before it."""
+    task = _task_in(job, signal.task, Phase.BEHIND)
+    return job if task is None else _moved_up(job, MovedUp(signal.attempt), now)
+
+
+def _moved_up(job: Job, signal: MovedUp, now: float) -> Job:
+    attempt = _current(job)
+    task = _task_in(job, 0, Phase.BEHIND)
+    if task is None or task.behind == signal.behind:
+        return job
+    if signal.behind:
+        return replace(job, attempt=replace(attempt, tasks=(replace(task, address=signal.behind),)))
+    seated = replace(task, phase=Phase.PLACED if job.state is State.STARTING else Phase.GOING, address="")
+    return replace(job, attempt=replace(attempt, tasks=(seated,), placed_at=now))
+
+
+def _called_back(job: Job, now: float) -> Job:
+    """It never began, and that is nobody's fault: it waits where it waited before."""
+    released = _release_all(job, Cause.NEVER_STARTED, "called back before it began", now)
+    return replace(released, state=State.QUEUED, stop_by=None, grace_s=None)
+
+
 def _refused(job: Job, signal: Refused, now: float) -> Job:
-    task = _task_in(job, signal.task, Phase.PLACED)
+    task = _task_in(job, signal.task, Phase.PLACED, Phase.BEHIND)
     if task is None:
         return job  # A claim outweighs a refusal that comes after it.
+    if signal.called_back:
+        return _called_back(job, now)
     return _never_started(job, f"{task.node} refused it: {signal.detail}", (task.node,), now)
 
 
@@ -125,7 +155,7 @@ def _claim_overdue(job: Job, signal: ClaimOverdue, now: float) -> Job:
 
 
 def _prepare_failed(job: Job, signal: PrepareFailed, now: float) -> Job:
-    if _task_in(job, signal.task, Phase.PLACED) is None:
+    if _task_in(job, signal.task, Phase.PLACED, Phase.BEHIND) is None:
         return job
     released = _release_all(job, signal.cause, signal.detail, now)
     return _settle(replace(released, cause=signal.cause, detail=signal.detail), now, ())
@@ -164,6 +194,8 @@ def _stop_starting(job: Job, signal: StopDecided, now: float) -> Job:
 def _may_run(job: Job) -> Job:
     """Its node was told of it, and may have begun it without our having heard so."""
     attempt = _current(job)
+    if job.lined:
+        return job  # And has no place yet; it is heard of when it takes one.
     return replace(job, attempt=replace(attempt, tasks=tuple(replace(t, phase=Phase.GOING) for t in attempt.tasks)))
 
 
@@ -192,7 +224,7 @@ def _ranks_over(job: Job, signal: RanksOver, now: float) -> Job:
 def _task_moves(job: Job, signal: TaskEnded | RanksOver, phase: Phase, now: float) -> Job:
     """The ranks of a task are over; `phase` says whether all that they wrote is kept too."""
     attempt, outcome = _current(job), signal.outcome
-    task = _task_in(job, signal.task, *([Phase.GOING] if phase is Phase.SAVING else ON_NODE))
+    task = _task_in(job, signal.task, *([Phase.GOING] if phase is Phase.SAVING else (*ON_NODE, Phase.BEHIND)))
     if task is None:
         return job
     if task.phase is Phase.SAVING and task.outcome is not None:
@@ -306,7 +338,7 @@ def _task_missing(job: Job, signal: TaskMissing, now: float) -> Job:
 
 def _node_lost(job: Job, signal: NodeLost, now: float) -> Job:
     attempt = _current(job)
-    phases = [Phase.GOING] if signal.started_anew else ON_NODE
+    phases = (Phase.GOING, Phase.BEHIND) if signal.started_anew else (*ON_NODE, Phase.BEHIND)
     here = [task for task in attempt.tasks if task.node == signal.node and task.index not in signal.over]
     hit = [task for task in here if task.phase in phases]
     if not hit:
@@ -462,7 +494,7 @@ def charged(job: Job) -> bool:
 
 _BY_NAME: dict[str, tuple[type, Callable[[Job, Any, float], Job]]] = {
     "Placed": (Placed, _placed),
-    "Claimed": (Claimed, _claimed),
+    "MovedUp": (MovedUp, _moved_up),
     "Refused": (Refused, _refused),
     "ClaimOverdue": (ClaimOverdue, _claim_overdue),
     "PrepareFailed": (PrepareFailed, _prepare_failed),
@@ -479,6 +511,8 @@ _BY_NAME: dict[str, tuple[type, Callable[[Job, Any, float], Job]]] = {
     "PendingOver": (PendingOver, _pending_over),
 }
 _BY_STATE: dict[tuple[State, str], tuple[type, Callable[[Job, Any, float], Job]]] = {
+    (State.STARTING, "Claimed"): (Claimed, _claimed),
+    (State.STOPPING, "Claimed"): (Claimed, _begun_after_all),
     (State.QUEUED, "CancelAsked"): (CancelAsked, _cancel_queued),
     (State.STARTING, "CancelAsked"): (CancelAsked, _cancel_starting),
     (State.RUNNING, "CancelAsked"): (CancelAsked, _cancel_running),

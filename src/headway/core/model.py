@@ -40,6 +40,7 @@ ENDS = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
 class Phase(StrEnum):
     """Where one task is, as far as the server knows."""
 
+    BEHIND = "behind"  # Its node has it, and begins it when the task before it has ended; it holds no place yet.
     PLACED = "placed"  # The node is asked to claim it.
     CLAIMED = "claimed"  # The node holds it and waits for `go`.
     GOING = "going"  # `go` was given: from here on its ranks may be alive.
@@ -117,7 +118,7 @@ class Outcome:
     hopeless: bool = False  # Its node saw in the output that trying again cannot help, whatever the cause allows.
     unasked: bool = False  # Its ranks ended well before they were told of any end: no echo of a notice.
     unkept: str = ""  # What of its files could not be kept, and why.
-    over_at: float | None = None  # When its ranks were over, by our own clock, where its files took longer.
+    over_at: float | None = None  # When its ranks were over, by our own clock, where that is known.
     idle: bool = False  # Of a gang: it was over before it had begun to write anything that is kept.
     cut_off: bool = False  # And its ranks were killed, or failed: they may have been about to.
 
@@ -134,7 +135,7 @@ class Task:
     node: NodeId
     gpus: tuple[int, ...] = ()  # Indexes of the devices it was given.
     phase: Phase = Phase.PLACED
-    address: str = ""
+    address: str = ""  # Where it is reached; while it is behind another task, the key of that one.
     port: int = 0
     outcome: Outcome | None = None
 
@@ -145,7 +146,12 @@ class Task:
     @property
     def seated(self) -> bool:
         """Whether it holds its place: processors, memory, GPUs."""
-        return self.phase not in OVER and self.phase is not Phase.SAVING
+        return self.phase not in OVER and self.phase not in (Phase.SAVING, Phase.BEHIND)
+
+    @property
+    def behind(self) -> str:
+        """The key of the task whose place it takes when that has ended; empty once it has one of its own."""
+        return self.address if self.phase is Phase.BEHIND else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +250,11 @@ class Job:
         if self.attempt is None or self.state in ENDS or self.state is State.QUEUED:
             return ()
         return tuple(task for task in self.attempt.tasks if not task.over)
+
+    @property
+    def lined(self) -> bool:
+        """Whether it waits on its node behind another job: see lines.py."""
+        return self.attempt is not None and self.attempt.tasks[0].phase is Phase.BEHIND
 
     @property
     def seated(self) -> tuple[Task, ...]:

@@ -170,6 +170,10 @@ class Rooms:
             return tuple(shelf for shelf in shelves if not leaves_too_soon(shelf.example, now, run_s))
         return shelves
 
+    def shelf_of(self, name: NodeId) -> Shelf | None:
+        """The shelf on which an open node stands."""
+        return self._place.get(name)
+
     def count(self, need: Need) -> int:
         """On how many nodes one task fits now."""
         return sum(len(names) for shelf in self.suited(need) for _, names in shelf.fitting(need))

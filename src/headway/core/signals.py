@@ -22,6 +22,7 @@ class Placed:
 
     seats: tuple[Seat, ...]
     resumed_step: int | None = None  # The checkpoint from which it goes on.
+    behind: str = ""  # The task whose place it takes when that has ended: see lines.py.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,21 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
+class MovedUp:
+    """The task before it is out of the way: it has that one's place now, or is behind the one before that."""
+
+    attempt: int
+    behind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """An agent cannot take the task (no directory, wrong resources). After a claim it changes nothing."""
 
     attempt: int
     task: int
     detail: str = ""
+    called_back: bool = False  # It gave it back because it was asked to, before it began.
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +188,7 @@ class PendingOver:
 Signal = (
     Placed
     | Claimed
+    | MovedUp
     | Refused
     | ClaimOverdue
     | PrepareFailed

@@ -29,6 +29,7 @@ FOLLOWS: dict[State, frozenset[State]] = {
 }
 
 TASK_FOLLOWS: dict[Phase, frozenset[Phase]] = {
+    Phase.BEHIND: frozenset({Phase.PLACED, Phase.GOING, Phase.ENDED, Phase.LOST, Phase.RELEASED}),
     Phase.PLACED: frozenset({Phase.CLAIMED, Phase.GOING, Phase.RELEASED}),
     Phase.CLAIMED: frozenset({Phase.GOING, Phase.RELEASED}),
     Phase.GOING: frozenset({Phase.SAVING, Phase.ENDED, Phase.LOST}),
@@ -43,6 +44,7 @@ HEARS: dict[State, tuple[str, ...]] = {
     State.QUEUED: ("Placed", "CancelAsked", "RetryAsked", "CanNeverRun", "SpecChanged", "PendingOver"),
     State.STARTING: (
         "Claimed",
+        "MovedUp",
         "Refused",
         "ClaimOverdue",
         "PrepareFailed",
@@ -61,7 +63,16 @@ HEARS: dict[State, tuple[str, ...]] = {
         "StopDecided",
         "Progressed",
     ),
-    State.STOPPING: ("TaskEnded", "RanksOver", "TaskMissing", "NodeLost", "CancelAsked", "Progressed"),
+    State.STOPPING: (
+        "Claimed",
+        "MovedUp",
+        "TaskEnded",
+        "RanksOver",
+        "TaskMissing",
+        "NodeLost",
+        "CancelAsked",
+        "Progressed",
+    ),
     State.SUCCEEDED: (),
     State.FAILED: (),
     State.CANCELLED: (),

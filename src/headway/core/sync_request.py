@@ -111,6 +111,7 @@ class Report:
     address: str = said(Name(300), "")
     port: int = said(Whole(0, 65535), 0)
     began_ago_s: float = said(Maybe(Number(0.0, SECONDS_MAX), 0.0), 0.0)
+    over_ago_s: float | None = said(Maybe(Number(0.0, SECONDS_MAX)), None)
     cause: str = said(Shown(100), "")
     outcome: TaskOutcome = said(Maybe(Record(TaskOutcome), NO_OUTCOME), NO_OUTCOME)
     stays: Stays | None = said(Maybe(Record(Stays)), None)

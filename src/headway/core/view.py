@@ -32,6 +32,8 @@ class View:
         self.backing_off: dict[JobId, Job] = {}  # They wait for a time: a pause, or their own wish.
         self.blocked: dict[JobId, Job] = {}  # They are held, or wait for other jobs.
         self.active: dict[JobId, Job] = {}
+        self.lined: dict[JobId, Job] = {}  # They wait on a node behind another: see lines.py.
+        self.seats: dict[LaneName, dict[JobId, Job]] = {}  # Those of one task that hold a place, by lane.
         self.held: dict[NodeId, dict[tuple[JobId, int], tuple[Resources, tuple[int, ...]]]] = {}
         self.lanes: dict[LaneName, Lane] = {}
         self.by_need: dict[Need, dict[LaneName, Lane]] = {}
@@ -131,7 +133,8 @@ class View:
         """Take over one change of one job."""
         self.version += 1
         goes_on = before is not None and after is not None and before.number == after.number
-        if goes_on and before.state in ACTIVE and after.state in ACTIVE:  # type: ignore[union-attr]
+        moves_up = goes_on and before.lined != after.lined  # type: ignore[union-attr]
+        if goes_on and before.state in ACTIVE and after.state in ACTIVE and not moves_up:  # type: ignore[union-attr]
             self._move_on(before, after)  # type: ignore[arg-type]
             return
         if before is not None:
@@ -175,6 +178,10 @@ class View:
 
     def _move_on(self, before: Job, after: Job) -> None:
         """A job that holds places goes on holding them, all or some."""
+        if after.lined:
+            self.lined[after.id] = after
+            return
+        self._seat(before, after)
         self.active[after.id] = after
         had, has = before.seated, after.seated
         if len(had) == len(has):
@@ -201,7 +208,10 @@ class View:
         if job.state is State.QUEUED:
             self._wait(job)
             return
-        if job.state in ACTIVE:
+        if job.lined:
+            self.lined[job.id] = job
+        elif job.state in ACTIVE:
+            self._seat(None, job)
             self.active[job.id] = job
             self.lengths[job.id] = self.lane_name(job).length
             began = began_at(job)
@@ -220,7 +230,10 @@ class View:
             self._unqueue(job)
         self.backing_off.pop(job.id, None)
         self.blocked.pop(job.id, None)
-        if job.state in ACTIVE:
+        if job.lined:
+            self.lined.pop(job.id, None)
+        elif job.state in ACTIVE:
+            self._seat(job, None)
             self.active.pop(job.id, None)
             self.lengths.pop(job.id, None)
             self._estimates.pop(job.id, None)
@@ -254,6 +267,16 @@ class View:
             self.counted.add(counters, amounts_of(spec.nodes, spec.resources), sign)
         for name, count in spec.wishes.licences:
             self.licences_held[name] = self.licences_held.get(name, 0) + sign * count
+
+    def _seat(self, before: Job | None, after: Job | None) -> None:
+        """Keep the list of single tasks that hold a place and will leave it by themselves."""
+        if before is not None and before.spec.nodes == 1:
+            name = self.lane_name(before)
+            seats = self.seats.get(name)
+            if seats is not None and seats.pop(before.id, None) is not None and not seats:
+                del self.seats[name]
+        if after is not None and after.spec.nodes == 1 and after.seated and after.state is not State.STOPPING:
+            self.seats.setdefault(self.lane_name(after), {})[after.id] = after
 
     def _hold(self, job: Job, node: NodeId, index: int, gpus: tuple[int, ...]) -> None:
         wants = job.spec.resources
@@ -333,8 +356,10 @@ class View:
             self._queue(job)
         self.counted = Held()
         self.licences_held = {}
+        self.seats = {}
         for job in self.active.values():
             self._count(job, 1)
+            self._seat(None, job)
             self.lengths[job.id] = self.lane_name(job).length
 
     # --- questions ----------------------------------------------------------------------------------------------------

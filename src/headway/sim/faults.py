@@ -49,6 +49,7 @@ class Faults:
     database_cut_per_hour: float = field(default=0.0, repr=False)  # Not of a single server's weather.
     commit_unanswered: float = field(default=0.0, repr=False)  # Not of a single server's weather.
     read_fails: float = field(default=0.0, repr=False)  # Not of a single server's weather.
+    floods: float = field(default=0.0, repr=False)  # Alike short jobs come at once: see workload.py. Drawn last.
 
     def stop(self) -> None:
         for each in fields(self):

@@ -73,6 +73,22 @@ class Workload:
             plan = self._plan(f"p{number}")
             self.plans[plan.name] = plan
             self._later(plan, 0.0, within_s, self._submit)
+        if simulation.drawn["floods"]:
+            self._flood(jobs, within_s, Random(f"{self.world.seed} flood"))
+
+    def _flood(self, first: int, within_s: float, apart: Random) -> None:
+        """Alike short jobs, all at once: more than there is room for, so that they wait on nodes behind each other."""
+        cpus = apart.choice((1.0, min(each.cpus for each in self.simulation.granted)))
+        spec = JobSpec(("train",), "flood", resources=Resources(cpus), grace_s=apart.choice((0.0, 5.0)))
+        at_s, runs_s = apart.uniform(0.0, within_s), apart.choice((0.5, 2.0, 10.0))
+        kinds = ["good"] * 12 + ["failing", "hanging"] if apart.random() < 0.5 else ["good"]
+        for number in range(first, first + apart.randint(10, 30)):
+            name, kind = f"p{number}", apart.choice(kinds)
+            base = Script(runs_s, bytes_per_s=apart.choice((0.0, 0.0, 20.0)))
+            plan = Plan(name, kind, replace(spec, name=name), base, fails=1000 if kind == "failing" else 0)
+            plan.errands += 1
+            self.plans[name] = plan
+            self.world.after(at_s + apart.uniform(0.0, 0.2), self._submit, plan)
 
     # --- what they want ---
 
