@@ -232,6 +232,7 @@ class Agent:
     def _answered(self, seq: int, reply: dict[str, Any]) -> None:
         if self.alive:
             call = self._calls.pop(seq)
+            self.simulation.oracle.turns.answered(self.machine.name, call.sent_at, reply.get("duties", ()))
             if reply["lease_left_s"] is not None:
                 self.simulation.oracle.granted(self.machine.name, call.sent_at, reply["lease_left_s"])
             if reply.get("leave") and not self.state.tasks:

@@ -49,7 +49,8 @@ class Faults:
     database_cut_per_hour: float = field(default=0.0, repr=False)  # Not of a single server's weather.
     commit_unanswered: float = field(default=0.0, repr=False)  # Not of a single server's weather.
     read_fails: float = field(default=0.0, repr=False)  # Not of a single server's weather.
-    floods: float = field(default=0.0, repr=False)  # Alike short jobs come at once: see workload.py. Drawn last.
+    # Alike short jobs come at once; above 1.0 urgent ones follow, and with 2.0 these preempt them: see workload.py.
+    floods: float = field(default=0.0, repr=False)
 
     def stop(self) -> None:
         for each in fields(self):

@@ -17,6 +17,7 @@ from headway.core.states import FOLLOWS, TASK_FOLLOWS
 from headway.sim.broken import Broken
 from headway.sim.faults import LEASES_S
 from headway.sim.leads import Leads
+from headway.sim.turns import Turns
 from headway.store.protocol import Batch, Committed, Store
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Oracle:
         self.preempted: set[tuple[JobId, int]] = set()  # However their ranks end: it may be the notice's echo.
         self.asleep: set[str] = set()
         self.leads = Leads(simulation)
+        self.turns = Turns(simulation)
 
     def breaks(self, about: str, sentence: str) -> None:
         raise Broken("safety", about, sentence)
@@ -84,6 +86,8 @@ class Oracle:
         self.leads.wrote(by, epoch)
         self.simulation.checkpoints.commits(batch, store)
         events = len(batch.events)
+        taken = [change.job for change in batch.jobs if change.job.id not in committed.stale]
+        self.turns.saved(taken, self.jobs, store)
         for change in batch.jobs:
             if change.job.id not in committed.stale:
                 events += len(change.events)
@@ -171,6 +175,7 @@ class Oracle:
             real.born[task, process.rank] = process
             self._never_again(job, attempt)
             self._told_to_go(job, attempt)
+            self.turns.born(node, process.task)
         if node not in self.asleep:
             self._alone(job, attempt)
         self._leased(node, job)
@@ -233,6 +238,7 @@ class Oracle:
         real.disturbed = real.disturbed or (bool(by) and not real.failed)
         if not process.orphan:
             real.ended[task, process.rank] = (exit_code, by)
+            self.turns.ended(process.task)
 
     def in_step_since(self, process: Process) -> float:
         """Since when a rank makes steps: those of several nodes wait for each other; for ever, if one never comes."""

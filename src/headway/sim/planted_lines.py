@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway.core import lines
+from headway.core.model import State
 from headway.sim.planted import _put, plant
 from headway_agent import lining
 
@@ -30,4 +31,41 @@ def _jumps_the_line() -> Iterator[None]:
 @plant("a task that drops out of a line leaves those behind it where they were", floods=1.0, claim_refused=0.1)
 def _broken_line() -> Iterator[None]:
     with _put(lines, "out_of_the_way", lambda before, after: False), _put(lining, "drop_out", lining.leave):
+        yield
+
+
+class _Whoever:
+    """A rank that is everybody's."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@plant("short jobs are put into a line though somebody goes before them", floods=1.5)
+def _overtakes() -> Iterator[None]:
+    with _put(lines.Firsts, "on", lambda self, node: _Whoever()):
+        yield
+
+
+@plant("a line is kept though somebody more important waits for the place", floods=1.5)
+def _kept_line() -> Iterator[None]:
+    with _put(lines, "call_back", lambda *_: []):
+        yield
+
+
+@plant("a line is kept when the one before it is preempted", floods=2.0)
+def _kept_under_preemption() -> Iterator[None]:
+    called = lines.call_back
+
+    def call_back(view: Any, now: float, ahead_s: float) -> list[Any]:
+        stopped = {lines.key_of(job) for job in view.active.values() if job.state is State.STOPPING}
+        found = called(view, now, ahead_s)
+        return [each for each in found if view.lined[each].attempt.tasks[0].behind not in stopped]
+
+    with _put(lines, "call_back", call_back):
         yield

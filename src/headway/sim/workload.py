@@ -89,6 +89,11 @@ class Workload:
             plan.errands += 1
             self.plans[name] = plan
             self.world.after(at_s + apart.uniform(0.0, 0.2), self._submit, plan)
+        for number in range(4 if self.simulation.drawn["floods"] > 1.0 else 0):
+            urgent = replace(spec, name=f"urgent{number}", priority=7, resources=Resources(apart.choice((1.0, cpus))))
+            plan = self.plans[urgent.name] = Plan(urgent.name, "good", urgent, Script(apart.uniform(1.0, 20.0)))
+            plan.errands += 1
+            self.world.after(at_s + apart.uniform(0.0, 40.0), self._submit, plan)
 
     # --- what they want ---
 
