@@ -78,6 +78,14 @@ def test_nobody_is_lined_up_before_somebody_who_goes_first() -> None:
     assert not line_up(view, jobs)
 
 
+def test_of_a_lane_only_those_are_lined_up_who_go_before_all_others() -> None:
+    view, jobs = a_house(5)
+    other = replace(a_job("other", resources=Resources(1.0, memory_bytes=2**20)), seq=3)
+    view.saw(jobs["j3"], None)
+    view.saw(None, other)
+    assert [job for job, _ in line_up(view, jobs)] == ["j2"]
+
+
 def test_who_waits_in_line_is_called_back_when_somebody_goes_before_him() -> None:
     view, jobs = a_house(3)
     line_up(view, jobs)

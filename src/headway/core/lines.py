@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import islice
+from operator import itemgetter
 
 from headway.core.model import Job, JobId, NodeId, Phase, task_key
-from headway.core.order import Lane, Order, Rank
+from headway.core.order import Lane, LaneName, Order, Rank
 from headway.core.rooms import Shelf
 from headway.core.view import View
 
@@ -19,6 +21,8 @@ DEPTH_MOST = 32  # Behind one place.
 SEATS_MOST = 1000  # Looked at in one plan.
 OVERDUE = 8  # After so many times the work that a place is given ahead, whoever has not begun is called back.
 OVERDUE_S_LEAST = 2.0
+
+Seat = tuple[int, str, NodeId]  # How many wait behind a place, the last of them, and where that is.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +51,13 @@ def line_up(view: View, now: float, ahead_s: float, takes: Callable[[NodeId], bo
     firsts, tails = Firsts(view, order), _tails(view)
     found: list[Lined] = []
     for lane, depth in short:
-        rank = firsts.rank(lane)
-        seats: list[tuple[int, str, NodeId]] = []
+        seats: list[Seat] = []
         for job in islice(view.seats[lane.name].values(), SEATS_MOST):
             node, key = job.seated[0].node, key_of(job)
             tail, length = tails.get(key, (key, 0))
-            # A place there would go to this lane: nobody goes before it who could use it.
-            if length < depth and firsts.on(node) == rank and takes(node):
+            if length < depth and firsts.leave_room(node, lane, 0) and takes(node):
                 seats.append((length, tail, node))
-        found += _behind(view, lane, depth, seats)
+        found += _behind(view, firsts, lane, depth, seats)
     return found
 
 
@@ -68,12 +70,12 @@ def _depth(view: View, order: Order, lane: Lane, ahead_s: float) -> int:
     return 0 if run_s is None else min(DEPTH_MOST, int(ahead_s / max(run_s, 0.001)))
 
 
-def _behind(view: View, lane: Lane, depth: int, seats: list[tuple[int, str, NodeId]]) -> list[Lined]:
+def _behind(view: View, firsts: Firsts, lane: Lane, depth: int, seats: list[Seat]) -> list[Lined]:
     """Share out the first of a lane evenly, in their order. Whoever was tried before is placed in the usual way."""
     found: list[Lined] = []
     for length in range(depth):
         for at, (has, tail, node) in enumerate(seats):
-            if has > length:
+            if has > length or not firsts.leave_room(node, lane, len(found)):
                 continue
             key = lane.at(len(found))
             if key is None or view.queued[key[2]].attempt is not None:
@@ -89,20 +91,32 @@ class Firsts:
     def __init__(self, view: View, order: Order) -> None:
         self._view = view
         self._order = order
-        self._by_shelf: dict[Shelf, Rank | None] = {}
+        self._by_shelf: dict[Shelf, list[tuple[Rank, LaneName]]] = {}
 
     def on(self, node: NodeId) -> Rank | None:
+        ranked = self._ranked(node)
+        return ranked[0][0] if ranked else None
+
+    def leave_room(self, node: NodeId, lane: Lane, number: int) -> bool:
+        """Whether a place on a node would go to the one with this number in his lane: nobody of another goes before."""
+        ranked = self._ranked(node)
+        others = next((rank for rank, name in ranked if name is not lane.name), None)
+        own = self.rank(lane, number)
+        return bool(ranked) and own is not None and (others is None or own < others)
+
+    def _ranked(self, node: NodeId) -> list[tuple[Rank, LaneName]]:
+        """The first of the two lanes that come first there."""
         shelf = self._view.free.shelf_of(node)
         if shelf is None:
-            return None
+            return []
         if shelf not in self._by_shelf:
-            view = self._view
-            ranks = [self.rank(lane) for lane in view.lanes.values() if shelf in view.free.suited(lane.name.need)]
-            self._by_shelf[shelf] = min((rank for rank in ranks if rank is not None), default=None)
+            lanes = [lane for lane in self._view.lanes.values() if shelf in self._view.free.suited(lane.name.need)]
+            ranks = [(rank, lane.name) for lane in lanes if (rank := self.rank(lane)) is not None]
+            self._by_shelf[shelf] = nsmallest(2, ranks, key=itemgetter(0))
         return self._by_shelf[shelf]
 
-    def rank(self, lane: Lane) -> Rank | None:
-        key = lane.at(0)
+    def rank(self, lane: Lane, number: int = 0) -> Rank | None:
+        key = lane.at(number)
         return None if key is None else self._order.rank(lane.name, key, self._view.queued[key[2]].submitted_at)
 
 

@@ -57,7 +57,8 @@ class Simulation:
         lead_lease_s = apart.choice((3.0, 6.0, 12.0))
         self.settings = Settings(
             look_every_s=5.0, tick_every_s=2.0, lead_lease_s=lead_lease_s, glance_every_s=lead_lease_s / 4,
-            line_ahead_s=120.0 if self.drawn["floods"] else 0.0, preemption="on" if self.drawn["floods"] == 2.0 else "off",
+            line_ahead_s=120.0 if self.drawn["floods"] else 0.0,
+            preemption="on" if self.drawn["floods"] == 2.0 else "off",
         )  # fmt: skip
         self.nearby = apart.random() < 0.5  # Whether storage is as quick as the disk.
         self.pool = Pool(POOL, "sim", machines, machines, lease_s=self.lease_s)
