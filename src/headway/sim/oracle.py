@@ -41,6 +41,7 @@ class Real:
     ended: dict[tuple[int, int], tuple[int | None, str]] = field(default_factory=dict)  # Exit code, and ended by whom.
     journalled: set[tuple[int, int]] = field(default_factory=set)
     disturbed: bool = False  # Somebody signalled or ended a rank before any had failed by itself.
+    parted_at: float = FOREVER  # When the first of its ranks ended.
     noticed: bool = False  # Some of its ranks were told to end: however they end, it may be the notice's echo.
 
     @property
@@ -237,16 +238,19 @@ class Oracle:
         real = self.real[job, attempt]
         real.disturbed = real.disturbed or (bool(by) and not real.failed)
         if not process.orphan:
+            real.parted_at = min(real.parted_at, self.world.now)
             real.ended[task, process.rank] = (exit_code, by)
             self.turns.ended(process.task)
 
     def in_step_since(self, process: Process) -> float:
-        """Since when a rank makes steps: those of several nodes wait for each other; for ever, if one never comes."""
+        """Since when a rank makes steps: those of several nodes wait for each other; for ever, if one never comes or has gone."""
         job, attempt, _ = split_key(process.task)
-        spec, born = self.jobs[job].spec, self.real[job, attempt].born
+        spec, real = self.jobs[job].spec, self.real[job, attempt]
         if spec.nodes == 1:
             return process.born
-        return max(each.born for each in born.values()) if len(born) == spec.nodes * spec.ranks_per_node else FOREVER
+        since = max(each.born for each in real.born.values())
+        met = len(real.born) == spec.nodes * spec.ranks_per_node and since <= real.parted_at
+        return since if met else FOREVER
 
     def in_step(self, process: Process) -> bool:
         """Whether all that it waits for are alive, and none is busy with its end."""
