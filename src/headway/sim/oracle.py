@@ -243,7 +243,7 @@ class Oracle:
             self.turns.ended(process.task)
 
     def in_step_since(self, process: Process) -> float:
-        """Since when a rank makes steps: those of several nodes wait for each other; for ever, if one is never there."""
+        """Since when a rank makes steps: those of several nodes wait for each other; for ever, if one never comes."""
         job, attempt, _ = split_key(process.task)
         spec, real = self.jobs[job].spec, self.real[job, attempt]
         if spec.nodes == 1:
