@@ -11,7 +11,7 @@ from headway.sim import planted_starts as planted_starts
 from headway.sim.planted import PLANTS, caught
 from headway.sim.run import run_seed
 
-SEEDS = range(60)
+SEEDS = range(120)
 
 
 @pytest.mark.parametrize("bug", PLANTS)
