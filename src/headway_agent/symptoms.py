@@ -78,7 +78,7 @@ ROWS = (
         "add the package to what the environment is made from, or the file to the bundle",
         error=r"^(?:[\w.]*\.)?(?:ModuleNotFoundError|ImportError)\b|^(?:pkg_resources\.)?DistributionNotFound",
         text=r"error while loading shared libraries: \S+|No module named \S+$"),
-    Row("data_missing", "a file is not there", "name it under inputs or volumes, or mend the path",
+    Row("data_missing", "a file is not there", "name it under inputs or volumes, or fix the path",
         error=r"^(?:[\w.]*\.)?(?:FileNotFoundError|NotADirectoryError|DatasetNotFoundError|EntryNotFoundError"
               r"|RepositoryNotFoundError)\b|No such file or directory|NoSuchKey|NoSuchBucket"
               r"|404 Client Error|HTTP Error 404",
@@ -87,14 +87,14 @@ ROWS = (
         "check the token or keys that the job was given",
         error=r"\b40[13] Client Error|HTTP Error 40[13]\b|GatedRepoError|AccessDenied\b|ExpiredToken|NoCredentials"
               r"|SignatureDoesNotMatch|InvalidAccessKeyId|\b(?:401 Unauthorized|403 Forbidden)\b"),
-    Row("permission_denied", "access to a file was denied", "see whose file it is; ranks run as the agent's user",
+    Row("permission_denied", "access to a file was denied", "check the file's owner; ranks run as the agent's user",
         error=r"^(?:[\w.]*\.)?PermissionError\b|Permission denied|Operation not permitted"),
     Row("not_a_number", "a value became NaN", "lower the learning rate, clip the gradients, or look at the data",
         error=r"\b(?:nan|NaNs?|non-?finite)\b|FloatingPointError|infinity or a value too large",
         text=r"[Ll]oss (?:is|=|:|became) (?:nan|inf)\b.{0,60}(?:stop|abort|exit)|[Ss]topping.{0,60}\b(?:nan|NaN)\b"),
-    Row("syntax_error", "the script has a syntax error", "mend the line that is shown",
+    Row("syntax_error", "the script has a syntax error", "fix the line that is shown",
         error=r"^(?:SyntaxError|IndentationError|TabError)\b"),
-    Row("out_of_memory", "out of memory", "ask for more memory, or make the batch smaller", True,
+    Row("out_of_memory", "out of memory", "request more memory, or use a smaller batch", True,
         error=r"^(?:[\w.]*\.)?_?(?:Array)?MemoryError\b|Cannot allocate memory|Unable to allocate .* for an array",
         text=r"std::bad_alloc|DefaultCPUAllocator: (?:can't|not enough memory)|\[Errno 12\]"
              r"|oom-kill|Out of memory: Killed|DataLoader worker \(pid\(?s?\)? .*killed by signal: Killed"),

@@ -121,7 +121,7 @@ def test_a_held_job_waits_for_a_word() -> None:
     job = a_job(wishes=Wishes(hold=True))
     view = view_of([job], [a_node()])
     assert ready(view) == []
-    assert explain_state(job, why_waiting(job, view, NOW), NOW) == "waits: it is held until somebody releases it"
+    assert explain_state(job, why_waiting(job, view, NOW), NOW) == "waits: held until somebody releases it"
     view.saw(job, replace(job, spec=replace(job.spec, wishes=Wishes())))
     assert ready(view) == ["j1"]
 
@@ -131,7 +131,7 @@ def test_a_start_time_is_waited_for() -> None:
     view = view_of([job], [a_node()])
     assert view.next_wake() == NOW + 60
     assert ready(view) == []
-    assert explain_state(job, why_waiting(job, view, NOW), NOW) == "waits: it is not to start before 1 m 00 s from now"
+    assert explain_state(job, why_waiting(job, view, NOW), NOW) == "waits: will not start before 1 m 00 s from now"
     assert ready(view, NOW + 60) == ["j1"]
 
 

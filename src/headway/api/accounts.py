@@ -204,7 +204,7 @@ def _tokens(router: APIRouter, services: Services) -> None:
 
     @router.delete("/tokens/{prefix}", status_code=204)
     async def revoke(prefix: str, request: Request) -> Response:
-        """Let a token be good for nothing, from now on."""
+        """Revoke a token."""
         token = await run_in_threadpool(store.token, prefix.removeprefix("hw_"))
         if token is None or not _rules(actor_of(request), token):
             raise NotFound(f'no token "{prefix[:80]}"', "headway token ls")

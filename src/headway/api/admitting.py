@@ -116,7 +116,7 @@ class Admission:
         if isinstance(words.get("project"), str):
             check(request, words["project"])
         elif "project" in words:
-            raise BadInput(f'project: "{str(words["project"])[:80]}" is no name of a project')
+            raise BadInput(f'project: "{str(words["project"])[:80]}" is not a valid project name')
         if isinstance(words.get("after"), list):
             words["after"] = [await run_in_threadpool(self._after, actor, each) for each in words["after"]]
         return words
@@ -146,7 +146,7 @@ def usual_project(actor: Actor) -> str:
         return mine[0]
     if "default" in mine or not mine:
         return "default"
-    raise BadInput("project: which one?", f"--project with one of {', '.join(mine)}")
+    raise BadInput("several projects are possible", f"choose one with --project: {', '.join(mine)}")
 
 
 def owner_of(actor: Actor) -> str:

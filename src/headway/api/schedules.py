@@ -60,7 +60,7 @@ def routes(services: Services) -> APIRouter:
 
     @router.delete("/schedules/{name}", status_code=204)
     async def drop(name: str, request: Request) -> Response:
-        """Remove a schedule. Its jobs go on."""
+        """Remove a schedule. Its jobs keep running."""
         own(request, name)
         await services.do(DropSchedule(name, actor_of(request).name))
         return Response(status_code=204)

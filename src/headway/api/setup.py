@@ -68,7 +68,7 @@ def _queues(router: APIRouter, services: Services) -> None:
 
     @router.patch("/queues/{name}", openapi_extra=body(QUEUE), responses=ANY)
     async def set_queue(name: str, request: Request) -> Response:
-        """Make a queue, or change one."""
+        """Create or change a queue."""
         words = await read_object(request, services.settings.request_bytes_max)
         queue = await services.do(SetQueue(name, words, actor_of(request).name))
         return JSONResponse({"queue": {"name": queue.name, **show_queue(queue)}})
@@ -91,7 +91,7 @@ def _pools(router: APIRouter, services: Services) -> None:
 
     @router.patch("/pools/{name}", openapi_extra=body(POOL), responses=ANY)
     async def set_pool(name: str, request: Request) -> Response:
-        """Make a pool, or change one."""
+        """Create or change a pool."""
         words = await read_object(request, services.settings.request_bytes_max)
         pool = await services.do(SetPool(name, words, actor_of(request).name, services.engines))
         return JSONResponse({"pool": {"name": pool.name, **show_pool(pool)}})
@@ -103,7 +103,7 @@ def _pools(router: APIRouter, services: Services) -> None:
 
     @router.delete("/pools/{name}", responses=ANY)
     async def drop_pool(name: str, request: Request) -> Response:
-        """Let a pool go: its jobs finish, then its nodes are given back."""
+        """Remove a pool: its jobs finish, then its nodes are released."""
         pool = await services.do(DropPool(name, actor_of(request).name))
         return JSONResponse({"pool": {"name": pool.name, **show_pool(pool)}})
 

@@ -20,7 +20,7 @@ ROLE = click.Choice(ROLES)
 
 @click.group()
 def user() -> None:
-    """Users of a shared server (for its admins)."""
+    """Users of a shared server (project admins only)."""
 
 
 @user.command(name="add")
@@ -28,10 +28,10 @@ def user() -> None:
 @click.option("--admin", is_flag=True, help="An admin of the whole server.")
 @click.option("--email", default="", help="Their address; an identity provider knows them by it.")
 @click.option("--project", "places", multiple=True, metavar="PROJECT[:ROLE]", help="Put them there (as member).")
-@click.option("--no-token", is_flag=True, help="Make no token: they sign in through the identity provider.")
+@click.option("--no-token", is_flag=True, help="Create no token: they sign in through the identity provider.")
 @output_options
 def add_user(name: str, admin: bool, email: str, places: Sequence[str], no_token: bool, output: Output) -> int:
-    """Make a user, and a token for their `headway login`, which is shown this once.
+    """Create a user and a token for their `headway login`, which is shown only once.
 
     \b
     headway user add --admin ada
@@ -106,7 +106,7 @@ def project() -> None:
 @click.argument("name")
 @output_options
 def add_project(name: str, output: Output) -> int:
-    """Make a project (for admins of the server)."""
+    """Create a project (server admins only)."""
     connect(output).accounts.add_project(name)
     said = f"project {name} is made; put people into it: headway project members {name} --set NAME:ROLE"
     output.show({"project": name}, lambda: said, lambda: [name])
@@ -143,7 +143,7 @@ def drop_project(name: str, output: Output) -> int:
 @click.option("--rm", "gone", multiple=True, metavar="USER", help="Take a user out.")
 @output_options
 def members(name: str, given: Sequence[str], gone: Sequence[str], output: Output) -> int:
-    """List who is in a project, and change it (for its admins)."""
+    """List who is in a project, and change it (project admins only)."""
     accounts = connect(output).accounts
     for each in given:
         user_name, _, role_name = each.rpartition(":")
@@ -168,7 +168,7 @@ def members(name: str, given: Sequence[str], gone: Sequence[str], output: Output
 @click.option("--rm", "gone", multiple=True, metavar="PLACE", help="Allow it no longer.")
 @output_options
 def references(name: str, more: Sequence[str], gone: Sequence[str], output: Output) -> int:
-    """List where secrets of a project may be kept elsewhere, and change it (for admins of the server).
+    """List where secrets of a project may be kept elsewhere, and change it (server admins only).
 
     \b
     headway project references vision --allow vault://kv/vision/
@@ -195,8 +195,8 @@ def token() -> None:
 
 @token.command()
 @click.option("--label", default="", help="What it is for.")
-@click.option("--user", "user_name", help="Whose it is (for admins of the server).")
-@click.option("--project", "project_name", help="A service token of this project (for its admins).")
+@click.option("--user", "user_name", help="Whose it is (server admins only).")
+@click.option("--project", "project_name", help="A service token of this project (project admins only).")
 @click.option("--role", "role_name", type=ROLE, help="Of a service token. [default: member]")
 @click.option("--expires", type=DURATION, metavar="DURATION", help="How long it is good. [default: token_life_s]")
 @output_options
@@ -208,7 +208,7 @@ def create(
     expires: float | None,
     output: Output,
 ) -> int:
-    """Make a token. It is shown this once.
+    """Create a token. It is shown only once.
 
     \b
     headway token create --label laptop --expires 30d
@@ -256,7 +256,7 @@ def _ago(at: float | None) -> str:
 @click.argument("prefix")
 @output_options
 def revoke(prefix: str, output: Output) -> int:
-    """Let a token be good for nothing, from now on."""
+    """Revoke a token."""
     connect(output).accounts.revoke(prefix)
     output.show({"prefix": prefix}, lambda: f"{prefix} is revoked", lambda: [prefix])
     return exits.OK
@@ -268,7 +268,7 @@ def revoke(prefix: str, output: Output) -> int:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=1000, help="The newest so many.")
 @output_options
 def audit(since: float | None, actor: str, limit: int, output: Output) -> int:
-    """Show who changed what, and what was refused (for admins of the server)."""
+    """Show who changed what, and what was refused (server admins only)."""
     from_ = 0.0 if since is None else max(0.0, time.time() - since)
     found = connect(output).accounts.audit(from_, actor, limit)
     rows = [_audit_row(each) for each in found]

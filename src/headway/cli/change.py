@@ -19,14 +19,14 @@ from headway.core.errors import BadInput, Conflict, HeadwayError, NotFound
 
 @click.command()
 @jobs_argument
-@click.option("--grace", type=DURATION, metavar="TIME", help="Time to end by itself before it is killed.")
-@click.option("--force", is_flag=True, help="No grace at all.")
+@click.option("--grace", type=DURATION, metavar="TIME", help="Time between SIGTERM and SIGKILL.")
+@click.option("--force", is_flag=True, help="SIGKILL at once.")
 @click.option("--drop-files", is_flag=True, help="Give up files that are still being saved.")
 @output_options
 def stop(jobs: Sequence[str], grace: float | None, force: bool, drop_files: bool, output: Output) -> int:
-    """Ask jobs to end: SIGTERM, then SIGKILL when the grace is over.
+    """Stop jobs: SIGTERM, then SIGKILL after the grace period.
 
-    What they wrote is saved first, however long that takes; their processors are free meanwhile.
+    Their files are saved first, however long that takes; their CPUs and GPUs are free meanwhile.
     """
     if force and grace:
         raise BadInput("--force and --grace exclude each other", "--force is --grace 0")
@@ -50,7 +50,7 @@ def stop(jobs: Sequence[str], grace: float | None, force: bool, drop_files: bool
 @jobs_argument
 @output_options
 def retry(jobs: Sequence[str], output: Output) -> int:
-    """Try again: a job that backs off goes now; an ended job is submitted anew, as a new job."""
+    """Retry: a job that is backing off starts now; an ended job is submitted again as a new job."""
     return for_each(output, jobs, connect(output).retry, _retried)
 
 
@@ -58,7 +58,7 @@ def retry(jobs: Sequence[str], output: Output) -> int:
 @jobs_argument
 @output_options
 def rm(jobs: Sequence[str], output: Output) -> int:
-    """Forget ended jobs and their logs."""
+    """Delete ended jobs and their logs."""
     client = connect(output)
 
     def forget(ref: str) -> dict[str, Any]:
@@ -72,10 +72,10 @@ def rm(jobs: Sequence[str], output: Output) -> int:
 @click.command()
 @jobs_argument
 @click.option("--timeout", type=DURATION, metavar="TIME", help="Give up after this time (exit code 101).")
-@click.option("--exit-code-from-job", is_flag=True, help="End with the job's own exit code.")
+@click.option("--exit-code-from-job", is_flag=True, help="Exit with the job's exit code.")
 @output_options
 def wait(jobs: Sequence[str], timeout: float | None, exit_code_from_job: bool, output: Output) -> int:
-    """Wait until jobs have ended; the exit code tells how."""
+    """Wait until jobs have ended; the exit code says how."""
     client = connect(output)
     give_up_at = None if timeout is None else time.monotonic() + timeout
     worst = exits.OK

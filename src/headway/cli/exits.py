@@ -32,8 +32,8 @@ MEANINGS = {
     JOB_NOT_FINISHED: "`wait --timeout` ended before the job did",
     JOB_CANCELLED: "the followed job was stopped on request",
     JOB_TIMED_OUT: "the followed job reached its time limit, or stalled",
-    INTERRUPTED: "Ctrl-C; a followed job goes on",
-    BROKEN_PIPE: "the reader of the output went away",
+    INTERRUPTED: "Ctrl-C; a followed job keeps running",
+    BROKEN_PIPE: "the reader of the output closed it",
 }
 
 

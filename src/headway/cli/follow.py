@@ -80,7 +80,7 @@ def say_outcome(job: dict[str, Any], output: Output) -> None:
 def let_go(client: Client, job: str, output: Output) -> int:
     """The first Ctrl-C detaches and says how to come back; a second one, pressed at once, asks the job to stop."""
     try:
-        output.say(f"\nheadway: let go; job {job} goes on. Follow it again: headway logs -f {job}")
+        output.say(f"\nheadway: detached; job {job} goes on. Follow it again: headway logs -f {job}")
         output.say(f"headway: stop it: headway stop {job}, or press Ctrl-C again now")
         time.sleep(SECOND_PRESS_S)
     except KeyboardInterrupt:

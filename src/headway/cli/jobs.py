@@ -25,7 +25,7 @@ ALL = 1_000_000
 @click.option("--project", help="Only jobs of this project.")
 @click.option("--queue", help="Only jobs of this queue.")
 @click.option("--user", help="Only jobs of this user.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many jobs.")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many jobs.")
 @output_options
 def ps(
     output: Output,
@@ -37,7 +37,7 @@ def ps(
     user: str | None,
     limit: int | None,
 ) -> int:
-    """List jobs: all unfinished ones and those that ended lately, newest first."""
+    """List unfinished and recently ended jobs, newest first."""
     wanted = states(state)
     narrowed = {"name": name, "project": project, "queue": queue, "user": user}
     only = {key: value for key, value in narrowed.items() if value}
@@ -72,7 +72,7 @@ def states(text: str | None) -> list[str]:
 @job_argument
 @output_options
 def describe(job: str, output: Output) -> int:
-    """Show all about a job: its description, its attempts, its outcome and what to do."""
+    """Show everything about a job: spec, attempts, outcome and what to do next."""
     detail = connect(output).detail(job)
     output.show(detail, lambda: pages.job(output, detail, time.time()), lambda: [detail["id"]])
     return exits.OK
@@ -82,7 +82,7 @@ def describe(job: str, output: Output) -> int:
 @job_argument
 @output_options
 def why(job: str, output: Output) -> int:
-    """Say in one sentence why a job waits, where it is, or why it ended."""
+    """Explain in one sentence why a job waits, where it runs, or why it ended."""
     answer = connect(output).why(job)
     output.show(answer, lambda: pages.why(output, answer), lambda: [str(answer["sentence"])])
     return exits.OK

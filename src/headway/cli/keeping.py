@@ -27,25 +27,38 @@ def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
     flags = [
         click.option("--bundle/--no-bundle", default=None, help="Send the project directory along, or run in place."),
         click.option("--allow-large", is_flag=True, help="Bundle more than 2 GB."),
-        click.option("--environment", metavar="auto|FILE", help="Make the packages that a file asks for, with uv."),
-        click.option("--param", "params", metavar="K=V", multiple=True, help="A parameter; replaces --K where it is."),
-        click.option("--seed", type=int, help="The seed of the job's chance. [default: one of its own]"),
+        click.option("--environment", metavar="auto|FILE", help="Install the packages a file lists, with uv."),
+        click.option("--param", "params", metavar="K=V", multiple=True, help="Parameter; replaces --K in the command."),
+        click.option("--seed", type=int, help="Random seed. [default: one of its own]"),
         click.option("--input", "inputs", metavar="NAME=URL", multiple=True, help="Data to fetch once per node."),
-        click.option("--volume", "volumes", metavar="NAME=PATH", multiple=True, help="A disk that is mounted already."),
-        click.option("--outputs", metavar="DIR", multiple=True, help="Keep what it writes there, as artifacts."),
-        click.option("--checkpoint-keep", metavar="N", type=int, help="How many checkpoints are kept. [default: 3]"),
-        click.option("--checkpoint-dir", metavar="DIR", multiple=True, help="Where it saves, if not where it is told."),
+        click.option(
+            "--volume", "volumes", metavar="NAME=PATH", multiple=True, help="Directory that is already mounted."
+        ),
+        click.option("--outputs", metavar="DIR", multiple=True, help="Keep the files written there as artifacts."),
+        click.option("--checkpoint-keep", metavar="N", type=int, help="How many checkpoints to keep. [default: 3]"),
+        click.option(
+            "--checkpoint-dir", metavar="DIR", multiple=True, help="Where it saves, if not in HEADWAY_CHECKPOINT_DIR."
+        ),
         click.option(
             "--saved-by", type=click.Choice(["auto", "first", "all"]), help="Which nodes save. [default: auto]"
         ),
-        click.option("--max-losses", metavar="N", type=int, help="Lost machines without a new step. [default: 20]"),
-        click.option("--max-losses-per-day", metavar="N", type=int, help="The same, whatever lies between."),
-        click.option("--notice-signal", metavar="SIGNAL", help="What tells a rank to save. [default: SIGTERM]"),
-        click.option("--stalled-after", metavar="TIME", help="End it when nothing is written for this time."),
-        click.option("--secret", "secrets", metavar="VAR=NAME", multiple=True, help="A secret, as a variable."),
+        click.option(
+            "--max-losses",
+            metavar="N",
+            type=int,
+            help="Give up after so many lost machines without a new step. [default: 20]",
+        ),
+        click.option(
+            "--max-losses-per-day", metavar="N", type=int, help="Give up after so many lost machines in a day."
+        ),
+        click.option("--notice-signal", metavar="SIGNAL", help="Signal that tells a rank to save. [default: SIGTERM]"),
+        click.option("--stalled-after", metavar="TIME", help="End it after so long without output or progress."),
+        click.option(
+            "--secret", "secrets", metavar="VAR=NAME", multiple=True, help="Secret as an environment variable."
+        ),
         click.option("--secret-file", "secret_files", metavar="VAR=NAME", multiple=True, help="The same, as a file."),
-        click.option("--hold-on-failure", metavar="TIME", help="Keep its place for so long after a failure."),
-        click.option("--pending-max", metavar="TIME", help="The longest time that it may wait to start."),
+        click.option("--hold-on-failure", metavar="TIME", help="Keep its place this long after a failure."),
+        click.option("--pending-max", metavar="TIME", help="Time limit in the queue."),
     ]
     for flag in reversed(flags):
         command = flag(command)

@@ -99,7 +99,7 @@ def logout(url: str | None, output: Output) -> int:
 @click.command()
 @output_options
 def whoami(output: Output) -> int:
-    """Say as whom you work, and what you may do."""
+    """Show who you are signed in as, and what you may do."""
     who = connect(output).accounts.whoami()
     output.show(who, lambda: _who(who), lambda: [who["name"]])
     return exits.OK

@@ -15,11 +15,11 @@ from headway.core.errors import BadInput
 
 @click.command()
 @job_argument
-@click.option("-f", "--follow", "following", is_flag=True, help="Go on until the job ends, across attempts.")
+@click.option("-f", "--follow", "following", is_flag=True, help="Follow until the job ends, across attempts.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N lines (of each rank).")
-@click.option("--since", type=DURATION, metavar="TIME", help="What was written lately, such as 10m.")
-@click.option("--attempt", metavar="N|last", help="One attempt alone, exactly as it was written.")
-@click.option("--rank", type=click.IntRange(min=0), help="One rank alone.")
+@click.option("--since", type=DURATION, metavar="TIME", help="Only output of the last, say, 10m.")
+@click.option("--attempt", metavar="N|last", help="One attempt only, byte for byte.")
+@click.option("--rank", type=click.IntRange(min=0), help="One rank only.")
 @click.option(
     "--raw", is_flag=True, help="On a terminal too, every byte: also what moves its cursor or sets its title."
 )
@@ -34,9 +34,9 @@ def logs(
     raw: bool,
     output: Output,
 ) -> int:
-    """Show what a job wrote: all attempts in order, with a marked line between them.
+    """Show a job's log: all attempts in order, with a marked line between them.
 
-    With -f the exit code tells how the job ended, as with run.
+    With -f, the exit code says how the job ended, as with run.
     """
     from headway.cli.follow import Reader, follow
     from headway.client.story import Story

@@ -29,7 +29,7 @@ def nodes(ctx: click.Context, output: Output) -> int:
 @click.argument("node")
 @output_options
 def cordon(node: str, output: Output) -> int:
-    """Place nothing more there. What runs there goes on."""
+    """Place nothing more on a node. What runs there keeps running."""
     return _close(output, node, "cordon", f"{node} is cordoned")
 
 
@@ -37,16 +37,16 @@ def cordon(node: str, output: Output) -> int:
 @click.argument("node")
 @output_options
 def uncordon(node: str, output: Output) -> int:
-    """Let it take tasks again."""
+    """Let a node take tasks again."""
     return _close(output, node, "uncordon", f"{node} takes tasks again")
 
 
 @nodes.command()
 @click.argument("node")
-@click.option("--stop", is_flag=True, help="Ask what runs there to save itself and start elsewhere.")
+@click.option("--stop", is_flag=True, help="Preempt what runs there: it saves and restarts elsewhere.")
 @output_options
 def drain(node: str, stop: bool, output: Output) -> int:
-    """Place nothing more there, until it is empty."""
+    """Place nothing more on a node until it is empty."""
     return _close(output, node, "drain", f"{node} is being drained", stop)
 
 
@@ -65,7 +65,7 @@ def release(node: str, force: bool, output: Output) -> int:
 @click.argument("node")
 @output_options
 def revoke(node: str, output: Output) -> int:
-    """Let its token be good for nothing any more, as when somebody may have read it.
+    """Revoke a node's token, for example because somebody may have read it.
 
     Local nodes and ssh hosts are handed a new one within seconds, and go on. A node that was ordered is cut off.
     """

@@ -19,11 +19,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add -o, --json, -q, -v and --no-color, and hand the command an Output."""
 
-    @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="How to show the result.")
-    @click.option("--json", "as_json", is_flag=True, help="The same as -o json; errors are JSON as well.")
-    @click.option("-q", "--quiet", is_flag=True, help="Names alone; no talk.")
+    @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="Output format.")
+    @click.option("--json", "as_json", is_flag=True, help="Same as -o json; errors are JSON too.")
+    @click.option("-q", "--quiet", is_flag=True, help="Print names only.")
     @click.option("-v", "--verbose", is_flag=True, help="Say more: retries, and the full trace of an internal error.")
-    @click.option("--no-color", is_flag=True, help="No colours (as with NO_COLOR).")
+    @click.option("--no-color", is_flag=True, help="Disable colours (as NO_COLOR does).")
     @functools.wraps(command)
     def with_output(
         *args: Any, form: str, as_json: bool, quiet: bool, verbose: bool, no_color: bool, **kwargs: Any

@@ -22,7 +22,7 @@ def queue() -> None:
 @queue.command(name="ls")
 @output_options
 def queue_ls(output: Output) -> int:
-    """List the queues, what waits in them and what runs."""
+    """List queues with what waits and runs in them."""
     return _list(output, "queues", connect(output).house.queues(), house_pages.queues)
 
 
@@ -31,7 +31,7 @@ def queue_ls(output: Output) -> int:
 @click.argument("words", metavar="KEY=VALUE...", nargs=-1)
 @output_options
 def queue_set(name: str, words: Sequence[str], output: Output) -> int:
-    """Make a queue, or change one.
+    """Create or change a queue.
 
     \b
     headway queue set night priority=5 max_duration=8h pools=lab,cloud
@@ -60,7 +60,7 @@ def pool() -> None:
 @pool.command(name="ls")
 @output_options
 def pool_ls(output: Output) -> int:
-    """List the pools and what their nodes have free."""
+    """List pools and what is free on their nodes."""
     found = connect(output).house.pools()
     if not found:
         output.say("no pool, so nothing can run; make one: headway pool set local engine=local nodes=1")
@@ -72,7 +72,7 @@ def pool_ls(output: Output) -> int:
 @click.argument("words", metavar="KEY=VALUE...", nargs=-1)
 @output_options
 def pool_set(name: str, words: Sequence[str], output: Output) -> int:
-    """Make a pool, or change one.
+    """Create or change a pool.
 
     \b
     headway pool set lab engine=local nodes=4 cpus=2 memory=4G
@@ -99,7 +99,7 @@ def pool_render(name: str, nodes: int, output: Output) -> int:
 @click.argument("name")
 @output_options
 def pool_rm(name: str, output: Output) -> int:
-    """Let a pool go: its jobs finish, then its nodes are given back."""
+    """Remove a pool: its jobs finish, then its nodes are released."""
     pool = connect(output).house.drop_pool(name)
     return _done(output, name, pool, f"pool {name} leaves: its jobs finish, then its nodes are given back")
 
@@ -112,7 +112,7 @@ def licence() -> None:
 @licence.command(name="ls")
 @output_options
 def licence_ls(output: Output) -> int:
-    """List the licences, and how many there are."""
+    """List licences and their counts."""
     found = connect(output).house.licences()
     rows = [(name, str(count)) for name, count in found.items()]
     output.show(found, lambda: output.table(("LICENCE", "COUNT"), rows), lambda: list(found))
@@ -123,7 +123,7 @@ def licence_ls(output: Output) -> int:
 @click.argument("words", metavar="NAME=COUNT...", nargs=-1, required=True)
 @output_options
 def licence_set(words: Sequence[str], output: Output) -> int:
-    """Say how many there are; NAME= takes one away."""
+    """Set how many there are; NAME= removes one."""
     found = connect(output).house.set_licences(read_words(words, frozenset()))
     output.show(found, lambda: ", ".join(f"{name}: {count}" for name, count in found.items()), lambda: list(found))
     return exits.OK

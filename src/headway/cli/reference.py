@@ -71,7 +71,7 @@ def cli_page() -> str:
     codes = table(("code", "meaning"), ((str(code), says) for code, says in exits.MEANINGS.items()))
     parts.append(["## Exit codes", "", *codes])
     return text(
-        "The command line", "Data goes to stdout, talk to stderr. `JOB` is an id, its beginning, or a name.", *parts
+        "The command line", "Data goes to stdout, messages to stderr. `JOB` is an id, its beginning, or a name.", *parts
     )
 
 

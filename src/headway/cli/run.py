@@ -41,26 +41,32 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The flags that describe a job."""
     flags = [
         click.option("-f", "--file", metavar="FILE", help="Read the job from a YAML file (- is stdin); flags win."),
-        click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="Set one key, as resources.gpus=2."),
-        click.option("-n", "--name", help="A name for people."),
+        click.option(
+            "--set", "sets", metavar="KEY=VALUE", multiple=True, help="Set one key, such as resources.gpus=2."
+        ),
+        click.option("-n", "--name", help="Job name."),
         click.option("--cpus", type=float, help="Processors per node; may be a fraction. [default: 1]"),
         click.option("--mem", "memory", metavar="SIZE", help="Memory per node, such as 16G."),
         click.option("--gpus", type=int, help="GPUs per node."),
-        click.option("--nodes", type=int, help="How many nodes, all or none. [default: 1]"),
+        click.option("--nodes", type=int, help="Number of nodes, all or none. [default: 1]"),
         click.option("--ranks-per-node", type=int, help="Processes on each node. [default: 1]"),
-        click.option("--env", "envs", metavar="K[=V]", multiple=True, help="A variable; K alone takes yours."),
-        click.option("--env-file", "env_files", metavar="FILE", multiple=True, help="Variables, one K=V per line."),
-        click.option("--max-duration", metavar="TIME", help="The longest time one attempt may run, such as 6h."),
-        click.option("--max-retries", "retries", type=int, help="Tries after its own failure. [default: 0]"),
-        click.option("--priority", type=int, help="A larger number goes first. [default: 0]"),
-        click.option("--queue", help="The queue in which it waits."),
-        click.option("--project", help="The project it belongs to."),
-        click.option("--pool", help="The only pool that it may use."),
-        click.option("--tag", "tags", metavar="K=V", multiple=True, help="A label for finding it again."),
-        click.option("--grace", metavar="TIME", help="Time between the request to stop and the kill. [default: 30s]"),
+        click.option(
+            "--env", "envs", metavar="K[=V]", multiple=True, help="Environment variable; K alone copies yours."
+        ),
+        click.option(
+            "--env-file", "env_files", metavar="FILE", multiple=True, help="Environment variables, one K=V per line."
+        ),
+        click.option("--max-duration", metavar="TIME", help="Time limit of an attempt, such as 6h."),
+        click.option("--max-retries", "retries", type=int, help="Retries after its own failure. [default: 0]"),
+        click.option("--priority", type=int, help="Larger numbers go first. [default: 0]"),
+        click.option("--queue", help="Queue to submit to."),
+        click.option("--project", help="Project it belongs to."),
+        click.option("--pool", help="Use only this pool."),
+        click.option("--tag", "tags", metavar="K=V", multiple=True, help="Label, for finding it again."),
+        click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL. [default: 30s]"),
         click.option("--split-streams", is_flag=True, help="Keep stdout and stderr in two logs."),
         click.option("--workdir", metavar="DIR", help="Where it runs. [default: here]"),
-        click.option("--dry-run", is_flag=True, help="Print the job as YAML and do nothing."),
+        click.option("--dry-run", is_flag=True, help="Print the job as YAML without submitting it."),
     ]
     command = keeping_options(wish_options(command))
     for flag in reversed(flags):
@@ -71,13 +77,13 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
 @job_options
 @click.option("-d", "--detach", is_flag=True, help="Submit and return at once.")
-@click.option("--exit-code-from-job", is_flag=True, help="End with the job's own exit code.")
-@click.option("--rehearse", is_flag=True, help="Try out whether it resumes, as headway doctor checkpoint does.")
+@click.option("--exit-code-from-job", is_flag=True, help="Exit with the job's exit code.")
+@click.option("--rehearse", is_flag=True, help="Check that it resumes, like headway doctor checkpoint.")
 @output_options
 def run(
     output: Output, detach: bool, exit_code_from_job: bool, rehearse: bool, dry_run: bool, force: bool, **given: Any
 ) -> int:
-    """Submit a job and follow it until it ends. Ctrl-C detaches; the job goes on.
+    """Submit a job and follow it until it ends. Ctrl-C detaches; the job keeps running.
 
     \b
     headway run train.py --lr 0.1           what follows the script is the script's

@@ -38,7 +38,7 @@ class ScheduleCommand(JobCommand):
 @click.option(
     "--overlap", type=click.Choice(("skip", "queue", "replace")), default="skip", help="While one still runs."
 )
-@click.option("--paused", is_flag=True, help="Make it, but let nothing be submitted yet.")
+@click.option("--paused", is_flag=True, help="Create it paused.")
 @job_options
 @output_options
 def create(
@@ -52,7 +52,7 @@ def create(
     output: Output,
     **given: Any,
 ) -> int:
-    """Submit a job at every moment that --cron names. The name of a schedule that exists replaces it.
+    """Submit a job whenever --cron says. An existing schedule of that name is replaced.
 
     \b
     headway schedule create nightly --cron "0 3 * * *" train.py
@@ -86,7 +86,7 @@ def list_schedules(output: Output) -> int:
 @click.argument("name")
 @output_options
 def rm(name: str, output: Output) -> int:
-    """Remove a schedule. Its jobs go on."""
+    """Remove a schedule. Its jobs keep running."""
     connect(output).house.drop_schedule(name)
     output.show({"schedule": name}, lambda: f"schedule {name} is removed", lambda: [name])
     return exits.OK
@@ -96,7 +96,7 @@ def rm(name: str, output: Output) -> int:
 @click.argument("name")
 @output_options
 def pause(name: str, output: Output) -> int:
-    """Let nothing be submitted until it is resumed."""
+    """Submit nothing until it is resumed."""
     return _pause(name, output, True)
 
 
@@ -104,7 +104,7 @@ def pause(name: str, output: Output) -> int:
 @click.argument("name")
 @output_options
 def resume(name: str, output: Output) -> int:
-    """Go on. What was missed meanwhile is not made up for."""
+    """Resume a schedule. Runs missed meanwhile are not made up for."""
     return _pause(name, output, False)
 
 

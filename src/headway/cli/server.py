@@ -35,7 +35,7 @@ def server() -> None:
 @click.option("--accept-storage", is_flag=True, help="Take what storage_url leads to for the objects' new home.")
 @output_options
 def start(output: Output, foreground: bool, host: str | None, port: int | None, accept_storage: bool) -> int:
-    """Start the server (commands that need it do that by themselves)."""
+    """Start the server (commands that need it start it by themselves)."""
     flags = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     home = settings.home_from(os.environ)
     resolved = settings.load(os.environ, flags)
@@ -63,7 +63,7 @@ def start(output: Output, foreground: bool, host: str | None, port: int | None, 
 @server.command()
 @output_options
 def stop(output: Output) -> int:
-    """Stop the server. Running jobs go on; their outcome is recorded when it starts again."""
+    """Stop the server. Jobs keep running; their outcome is recorded when it starts again."""
     ended = embedded.stop(settings.home_from(os.environ))
     output.show(
         {"stopped": ended is not None, "pid": ended.pid if ended else None},
@@ -89,7 +89,7 @@ def restart(output: Output) -> int:
 @server.command()
 @output_options
 def status(output: Output) -> int:
-    """Say whether the server runs, and how it is. Starts nothing."""
+    """Show whether the server runs, and its health. Starts nothing."""
     home = settings.home_from(os.environ)
     resolved = settings.load(os.environ)
     if not resolved.settings.server_url and embedded.read_running(home) is None:
@@ -104,7 +104,7 @@ def status(output: Output) -> int:
 @server.command()
 @output_options
 def migrate(output: Output) -> int:
-    """Bring the database to the layout of this version.
+    """Migrate the database to this version.
 
     A server on SQLite does that by itself. Servers on PostgreSQL do not: stop all of them, make a backup, run this.
     """

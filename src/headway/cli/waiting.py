@@ -23,7 +23,7 @@ from headway.core.errors import BadInput, Conflict, NotFound
 @jobs_argument
 @output_options
 def hold(jobs: Sequence[str], output: Output) -> int:
-    """Let waiting jobs wait until they are released."""
+    """Hold queued jobs until they are released."""
     return change_all(output, jobs, {"hold": True}, "held")
 
 
@@ -31,30 +31,30 @@ def hold(jobs: Sequence[str], output: Output) -> int:
 @jobs_argument
 @output_options
 def release(jobs: Sequence[str], output: Output) -> int:
-    """Let held jobs go their way."""
+    """Release held jobs."""
     return change_all(output, jobs, {"hold": False}, "released")
 
 
 @click.command(name="set")
 @jobs_argument
-@click.option("--priority", type=int, help="A larger number goes first.")
-@click.option("--queue", help="The queue in which it waits.")
-@click.option("--pool", help="The only pool that it may use; - is any.")
-@click.option("--max-duration", metavar="TIME", help="The longest time one attempt may run; - is no limit.")
-@click.option("--max-retries", "retries", type=int, help="Tries after its own failure.")
+@click.option("--priority", type=int, help="Larger numbers go first.")
+@click.option("--queue", help="Queue to submit to.")
+@click.option("--pool", help="Use only this pool; - is any.")
+@click.option("--max-duration", metavar="TIME", help="Time limit of an attempt; - is no limit.")
+@click.option("--max-retries", "retries", type=int, help="Retries after its own failure.")
 @click.option("--cpus", type=float, help="Processors per node.")
 @click.option("--mem", "memory", metavar="SIZE", help="Memory per node.")
 @click.option("--gpus", type=int, help="GPUs per node.")
 @click.option("--after", metavar="JOB[:ok|any|failed]", multiple=True, help="Start once that job has ended.")
-@click.option("--start-at", metavar="TIME", help="Not before this time; - is at once.")
-@click.option("--deadline", metavar="TIME", help="When it should have ended; - is whenever.")
-@click.option("--estimate", metavar="TIME", help="How long it will probably run.")
+@click.option("--start-at", metavar="TIME", help="Start no earlier than this; - is at once.")
+@click.option("--deadline", metavar="TIME", help="Deadline; - clears it.")
+@click.option("--estimate", metavar="TIME", help="Expected run time.")
 @click.option("--zone", help="The zone of its nodes; - is any.")
 @click.option("--gpu-type", help="Only GPUs of this type; - is any.")
-@click.option("--tag", "tags", metavar="K=V", multiple=True, help="A label for finding it again.")
+@click.option("--tag", "tags", metavar="K=V", multiple=True, help="Label, for finding it again.")
 @output_options
 def set_(jobs: Sequence[str], output: Output, **given: Any) -> int:
-    """Change jobs that wait: priority, queue, limits."""
+    """Change queued jobs: priority, queue, limits."""
     changes = changes_given(given)
     if not changes:
         raise BadInput("nothing to change", "headway set JOB --priority 10")
@@ -100,7 +100,7 @@ def change_all(output: Output, refs: Sequence[str], changes: Mapping[str, Any], 
 @click.option("--limit", type=click.IntRange(1, 500), default=100, help="At most so many of those that wait.")
 @output_options
 def plan(output: Output, limit: int, dry_run: bool, force: bool, **given: Any) -> int:
-    """Say when a job would start, without submitting it; alone, when each waiting job will start."""
+    """Show when a job would start, without submitting it; without a job, when each queued job will start."""
     client = connect(output)
     if not given[WORDS] and not given["file"]:
         found = client.house.outlook(limit)

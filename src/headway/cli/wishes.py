@@ -16,20 +16,20 @@ PLAIN = ("array", "start_at", "deadline", "estimate", "zone", "layout", "gpu_typ
 
 def wish_options(command: Callable[..., Any]) -> Callable[..., Any]:
     flags = [
-        click.option("--array", type=int, metavar="N", help="Make N jobs of it; each sees HEADWAY_ARRAY_INDEX."),
+        click.option("--array", type=int, metavar="N", help="Submit N jobs; each sees HEADWAY_ARRAY_INDEX."),
         click.option("--after", metavar="JOB[:ok|any|failed]", multiple=True, help="Start once that job has ended."),
         click.option("--after-each", metavar="ARRAY", multiple=True, help="Element by element after another array."),
-        click.option("--hold", is_flag=True, help="Wait until it is released: headway release JOB."),
-        click.option("--start-at", metavar="TIME", help="Not before this time, such as 2030-01-31T18:00Z."),
-        click.option("--deadline", metavar="TIME", help="When it should have ended; why says if that is at risk."),
-        click.option("--estimate", metavar="TIME", help="How long it will probably run; not a limit."),
+        click.option("--hold", is_flag=True, help="Hold it until headway release JOB."),
+        click.option("--start-at", metavar="TIME", help="Start no earlier than this, such as 2030-01-31T18:00Z."),
+        click.option("--deadline", metavar="TIME", help="Deadline; why says if it is at risk."),
+        click.option("--estimate", metavar="TIME", help="Expected run time; not a limit."),
         click.option("--zone", metavar="same|ZONE", help="All nodes in one zone, or in this one."),
-        click.option("--layout", metavar="spread|pack", help="On the emptiest nodes, or on the fullest."),
+        click.option("--layout", metavar="spread|pack", help="Prefer the emptiest nodes, or the fullest."),
         click.option("--gpu-type", metavar="TYPE", help="Only GPUs of this type."),
         click.option("--label", "labels", metavar="K=V", multiple=True, help="Only nodes with this label."),
         click.option("--licence", "licences", metavar="NAME[=N]", multiple=True, help="Hold a licence while it runs."),
-        click.option("--launcher", metavar="plain|torchrun|mpi", help="Who starts the ranks. [default: plain]"),
-        click.option("--force", is_flag=True, help="Accept it though nothing here could run it yet."),
+        click.option("--launcher", metavar="plain|torchrun|mpi", help="What starts the ranks. [default: plain]"),
+        click.option("--force", is_flag=True, help="Accept it even if nothing here can run it yet."),
     ]
     for flag in reversed(flags):
         command = flag(command)

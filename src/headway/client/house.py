@@ -38,7 +38,7 @@ class House:
         return dict(self._ask("PATCH", f"/pools/{_word(name)}", dict(changes))["pool"])
 
     def drop_pool(self, name: str) -> dict[str, Any]:
-        """Let a pool go: its jobs finish, then its nodes are given back."""
+        """Remove a pool: its jobs finish, then its nodes are released."""
         return dict(self._ask("DELETE", f"/pools/{_word(name)}")["pool"])
 
     def render_pool(self, name: str, nodes: int = 1) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def check_name(raw: object, what: str) -> str:
     """The name of a user or project, or BadInput."""
     if not isinstance(raw, str) or not NAME.fullmatch(raw):
         raise BadInput(
-            f'{what}: "{str(raw)[:80]}" is no name for a {what}',
+            f'{what}: "{str(raw)[:80]}" is not a valid {what} name',
             "at most 63 of a-z, 0-9 and . _ @ + -, beginning with a letter or digit",
         )
     if what == "user" and raw in RESERVED:

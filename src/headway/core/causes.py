@@ -43,7 +43,7 @@ TABLE: dict[Cause, Row] = {
         "make it executable (chmod +x) or name its interpreter",
     ),
     Cause.SYNTAX_ERROR: Row(
-        Whose.USER, Again.NEVER, "failed: the script has a syntax error", "mend the line shown at the end of the log"
+        Whose.USER, Again.NEVER, "failed: the script has a syntax error", "fix the line shown at the end of the log"
     ),
     Cause.CRASHED: Row(
         Whose.USER, Again.IN_BUDGET, "was ended by a signal", "look for a crash in native code near the end of the log"
@@ -52,31 +52,31 @@ TABLE: dict[Cause, Row] = {
         Whose.USER,
         Again.IN_BUDGET,
         "was killed by a SIGKILL that Headway did not send",
-        "somebody on the machine or the kernel ended it; look at the kernel's log for memory pressure",
+        "someone on the machine or the kernel killed it; check the kernel log for memory pressure",
     ),
     Cause.OUT_OF_MEMORY: Row(
-        Whose.USER, Again.IN_BUDGET, "ran out of memory", "ask for more memory, or make the batch smaller"
+        Whose.USER, Again.IN_BUDGET, "ran out of memory", "request more memory, or use a smaller batch"
     ),
     Cause.GPU_OUT_OF_MEMORY: Row(
-        Whose.USER, Again.NEVER, "ran out of GPU memory", "make the batch smaller, or ask for a larger GPU"
+        Whose.USER, Again.NEVER, "ran out of GPU memory", "use a smaller batch, or request a larger GPU"
     ),
     Cause.NOT_A_NUMBER: Row(
-        Whose.USER, Again.NEVER, "computed something that is not a number", "lower the learning rate, or clip gradients"
+        Whose.USER, Again.NEVER, "produced NaN or Inf", "lower the learning rate, or clip gradients"
     ),
     Cause.IMPORT_ERROR: Row(
         Whose.USER, Again.NEVER, "could not import a module", "add the package to what the environment is made from"
     ),
     Cause.DATA_MISSING: Row(
-        Whose.USER, Again.NEVER, "did not find its data", "name it under inputs or volumes, or mend the path"
+        Whose.USER, Again.NEVER, "did not find its data", "name it under inputs or volumes, or fix the path"
     ),
     Cause.PERMISSION_DENIED: Row(
-        Whose.USER, Again.NEVER, "was denied access", "see whose file it is; ranks run as the agent's user"
+        Whose.USER, Again.NEVER, "was denied access", "check the file's owner; ranks run as the agent's user"
     ),
     Cause.DISK_FULL: Row(
         Whose.USER, Again.NEVER, "found the disk full", "write less, or free space on the node that is named"
     ),
     Cause.SHARED_MEMORY: Row(
-        Whose.USER, Again.NEVER, "ran out of shared memory", "use fewer data loaders, or give /dev/shm more room"
+        Whose.USER, Again.NEVER, "ran out of shared memory", "use fewer data loader workers, or enlarge /dev/shm"
     ),
     Cause.COLLECTIVE_TIMEOUT: Row(
         Whose.USER,
@@ -114,23 +114,23 @@ TABLE: dict[Cause, Row] = {
         Whose.USER, Again.NEVER, "waited longer than its limit", "raise limits.pending, or ask for less"
     ),
     Cause.CANCELLED: Row(Whose.USER, Again.NEVER, "was stopped on request"),
-    Cause.BAD_SPEC: Row(Whose.USER, Again.NEVER, "asked for something that cannot be", "correct the job's description"),
+    Cause.BAD_SPEC: Row(Whose.USER, Again.NEVER, "asked for something impossible", "correct the job's description"),
     Cause.OUTPUTS_UNKEPT: Row(
         Whose.USER,
         Again.NEVER,
         "ended, but its outputs could not be kept",
-        "mend what is named, then headway rerun JOB; what was kept: headway artifacts ls JOB",
+        "fix what is named, then headway rerun JOB; what was kept: headway artifacts ls JOB",
     ),
     Cause.REQUEUE_ASKED: Row(Whose.CAPACITY, Again.AT_ONCE, "asked to be queued again (exit code 99)"),
     Cause.PREEMPTED: Row(Whose.CAPACITY, Again.AT_ONCE, "made room for another job"),
     Cause.RECLAIMED: Row(Whose.CAPACITY, Again.AT_ONCE, "lost its machine, which was taken back"),
     Cause.NODE_LOST: Row(Whose.PLATFORM, Again.AT_ONCE, "lost its node"),
-    Cause.NEVER_STARTED: Row(Whose.PLATFORM, Again.AT_ONCE, "was not taken up by its node in time"),
+    Cause.NEVER_STARTED: Row(Whose.PLATFORM, Again.AT_ONCE, "was not started by its node in time"),
     Cause.UNREACHABLE: Row(
         Whose.PLATFORM,
         Again.AT_ONCE,
-        "could not reach where its data or packages come from",
-        "see that the address is right and that the node reaches it",
+        "could not reach the source of its data or packages",
+        "check the address, and that the node can reach it",
     ),
     Cause.OUTCOME_LOST: Row(Whose.PLATFORM, Again.AT_ONCE, "lost its keeper on the node, and its outcome with it"),
     Cause.FILES_LOST: Row(Whose.PLATFORM, Again.AT_ONCE, "ended, but its machine went before its files could be kept"),

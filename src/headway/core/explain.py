@@ -20,6 +20,8 @@ SIGNALS |= {11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIG
 
 def explain_waiting(job: Job, waiting: Waiting, now: float = 0.0) -> str:
     """Why this queued job does not run yet."""
+    if waiting.in_vain and not waiting.held:
+        return f"will never start: {waiting.in_vain}"
     apart = _no_matter_of_room(job, waiting, now)
     if apart:
         return f"waits: {apart}"
@@ -40,9 +42,7 @@ def explain_waiting(job: Job, waiting: Waiting, now: float = 0.0) -> str:
 def _no_matter_of_room(job: Job, waiting: Waiting, now: float) -> str:
     """What it waits for before room matters at all."""
     if waiting.held:
-        return "it is held until somebody releases it"
-    if waiting.in_vain:
-        return f"in vain: {waiting.in_vain}"
+        return "held until somebody releases it"
     if waiting.after:
         more = f" and {len(waiting.after) - 3} more" if len(waiting.after) > 3 else ""
         return f"for the end of {', '.join(waiting.after[:3])}{more}"
@@ -50,7 +50,7 @@ def _no_matter_of_room(job: Job, waiting: Waiting, now: float) -> str:
         so_far = f"; it {explain_losses(job)}" if job.losses.platform > 1 else ""
         return f"tries again in {show_duration(waiting.backing_off_s)} ({explain_cause(job)}{so_far})"
     if waiting.until is not None:
-        return f"it is not to start before {show_duration(waiting.until - now)} from now"
+        return f"will not start before {show_duration(waiting.until - now)} from now"
     if waiting.no_nodes:
         coming = waiting.coming or "no node has called home yet (headway pool ls shows where nodes come from)"
         return f"needs {wants(job)}; {coming}"
@@ -79,7 +79,7 @@ def _licence(name: str, wanted: int, free: int, there: int) -> str:
 def _room(waiting: Waiting) -> list[str]:
     parts = []
     if waiting.never:
-        few = "no present node is" if waiting.nodes_wanted == 1 else f"fewer than {waiting.nodes_wanted} nodes are"
+        few = "no node is" if waiting.nodes_wanted == 1 else f"fewer than {waiting.nodes_wanted} nodes are"
         parts.append(f"{few} large enough, even when empty")
     if waiting.nodes_wanted > 1:
         parts.append(f"{waiting.nodes_fitting} of {waiting.nodes_wanted} places are free")
@@ -98,7 +98,7 @@ def _outlook(job: Job, waiting: Waiting, now: float) -> list[str]:
         soon = show_duration(at - now)
         parts.append(f"expected to start in {soon}" if waiting.starts_exactly else f"not before {soon} from now")
     elif waiting.starts_unknown:
-        parts.append("how long the others run is not known")
+        parts.append("how long the others will run is unknown")
     if deadline is not None and (deadline < now or (at is not None and at > deadline)):
         parts.append("too late for its deadline")
     if waiting.change:

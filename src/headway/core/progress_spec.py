@@ -136,7 +136,7 @@ KEYS: dict[str, str] = {
     "inputs": "data to fetch once per node, by name: a URL or a path",
     "volumes": "directories that are mounted already, by name",
     "params": "parameters by name; they replace --name in the command",
-    "seed": "the seed of the job's chance; derived from its id, when left out",
+    "seed": "random seed; derived from the job's id when left out",
     "checkpoint": "which checkpoints are kept, where and by whom they are saved, how a finished one is recognised",
     "outputs": "directories whose files are kept as artifacts",
     "notice": "signal and grace with which ranks are told that the end is near",

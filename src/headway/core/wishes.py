@@ -58,7 +58,7 @@ KEYS: dict[str, str] = {
     "after": "jobs that must have ended first: a list of ids, or of {job, when: ok|any|failed, each: true}",
     "hold": "wait until it is released",
     "start_at": "do not start before this time, such as 2030-01-31T18:00Z",
-    "deadline": "when it should have ended; shown beside the expected end",
+    "deadline": "deadline; shown beside the expected end",
     "zone": "same: all nodes in one zone; or the name of a zone",
     "layout": "spread: on the emptiest nodes; pack: on the fullest",
     "gpu_type": "the type of GPU, as the node's label gpu_type says",
