@@ -17,9 +17,9 @@ from headway_agent.file_events import STAGED
 from headway_agent.moving import is_here
 from headway_agent.parts import Known
 from headway_agent.progressing import ASKED, NOTICE, first_output, write_whole
+from headway_agent.roots import PREFIX, WORKDIR
 from headway_agent.sending import Sent
 from headway_agent.step_names import shard_of, step_in
-from headway_agent.workdir_notes import PREFIX, WORKDIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -37,10 +37,10 @@ from headway_agent.nodedir import boottime_s
 from headway_agent.parts import Changed, send_files
 from headway_agent.progress import STEPS_EVERY_S
 from headway_agent.restoring import look, sealed
+from headway_agent.roots import PREFIX, WORKDIR
 from headway_agent.rounds import Closed
 from headway_agent.step_names import shard_of
 from headway_agent.storing import StoreFailed, StoreRefused, put
-from headway_agent.workdir_notes import PREFIX, WORKDIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

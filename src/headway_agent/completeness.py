@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from headway_agent import own_steps, rounds, saved_directories, stillness
 from headway_agent.own_steps import Steps
+from headway_agent.roots import entry_of, inner
 from headway_agent.rounds import Closed, Rounds
 from headway_agent.step_names import half_written, shape_of
-from headway_agent.workdir_notes import entry_of, inner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,13 +1,13 @@
 """The agent's decisions: what each fact makes of the node's tasks, and what is to be done about it.
 
 One door: `decide(state, fact, now)` changes the state and returns acts. It reads no clock and touches nothing: `now` is
-in seconds of CLOCK_BOOTTIME, and the shell (agent.py) or the simulator performs the acts. The state is in nodestate.py,
-requests are made in telling.py, how an end is named stands in outcomes.py, how far output has come in draining.py.
+in seconds of CLOCK_BOOTTIME, and the shell (agent.py) or the simulator performs the acts. Its neighbours:
+nodestate.py (the state), telling.py (requests), outcomes.py (names of ends), draining.py (output).
 """
 
 from __future__ import annotations
 
-from headway_agent import draining, gangs, kept_files, leaders, lining, moving, progress
+from headway_agent import draining, kept_files, leaders, lining, moving, progress
 from headway_agent.happenings import (
     Answered,
     ArtifactStored,
@@ -62,6 +62,7 @@ from headway_agent.nodestate import (
     Flight,
     State,
     Task,
+    go_alone,
 )
 from headway_agent.outcomes import Exit, how_ended, lost, name_outcome, never_began, reclaimed
 from headway_agent.telling import (
@@ -110,7 +111,7 @@ def _turn_comes(state: State, task: Task, now: float, acts: list[Act]) -> None:
     """The task before it has ended, or the server says so: it begins once the keeper holds it."""
     task.duty = lining.may_go(task.duty)
     if task.phase in (CLAIMED, LINED):
-        _go(state, task.key, gangs.alone(task.duty, task.address, task.port), now, acts)
+        _go(state, task.key, go_alone(task.duty, task.address, task.port), now, acts)
 
 
 # --- what the keeper says -------------------------------------------------------------------------------------------
@@ -179,12 +180,12 @@ def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
         return
     begins = bool(task.duty.get("go"))
     if begins and task.phase not in (CLAIMED, LINED) and now < state.deadline_s and not _will_go(state, now):
-        _begin(state, task, gangs.alone(task.duty, task.address, task.port), now, acts)
+        _begin(state, task, go_alone(task.duty, task.address, task.port), now, acts)
         return
     if task.phase not in (CLAIMED, LINED) or (moved and task.phase == CLAIMED):
         enter(state, task, CLAIMED, now)
     if fact.task in state.go_waits or begins:
-        go = gangs.alone(task.duty, task.address, task.port) if begins else state.go_waits[fact.task]
+        go = go_alone(task.duty, task.address, task.port) if begins else state.go_waits[fact.task]
         _go(state, fact.task, go, now, acts)
 
 

@@ -18,8 +18,8 @@ import time
 
 from headway_agent import conda, unreachable
 from headway_agent.cache import Cache, bytes_max
-from headway_agent.launch import names_python
 from headway_agent.preparing import NotHere, PrepareFailed
+from headway_agent.python_names import names_python
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

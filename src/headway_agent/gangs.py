@@ -36,12 +36,6 @@ def static_env(duty: Mapping[str, Any], task_dir: str, address: str) -> dict[str
     return env
 
 
-def alone(duty: Mapping[str, Any], address: str, port: int) -> dict[str, Any]:
-    """The `go` of a task that is all of its attempt: it waits for nobody, so it says it to itself."""
-    ranks = int(duty.get("ranks") or 1)
-    return {"peers": [[address, port]], "gang": [ranks, 0] if ranks > 1 else []}
-
-
 def go_env(peers: Sequence[Any], address: str, port: int, ranks: int = 1, index: int = 0) -> dict[str, Any]:
     """Variables that are known with `go`. A value that differs from rank to rank is a mapping of ranks to values."""
     known = [(str(each[0]), int(each[1])) for each in peers] or [(address, port)]

@@ -16,8 +16,8 @@ import sys
 import time
 
 from headway_agent import facts, releasing, trust
+from headway_agent.digest import sha256_of
 from headway_agent.nodedir import NodeDir, write_durably
-from headway_agent.upgrading import sha256_of
 from headway_agent.wire import open_socket
 
 TYPE_CHECKING = False

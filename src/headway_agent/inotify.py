@@ -12,7 +12,7 @@ import struct
 import threading
 from dataclasses import dataclass, replace
 
-from headway_agent.workdir_notes import PREFIX, WORKDIR
+from headway_agent.roots import PREFIX, WORKDIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

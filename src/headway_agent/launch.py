@@ -10,6 +10,7 @@ import os
 import signal
 
 from headway_agent import gangs
+from headway_agent.python_names import names_python
 from headway_agent.shim import search_path
 
 TYPE_CHECKING = False
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from headway_agent.preparing import Prepared
 
 INHERITED = ("HOME", "PATH", "LANG", "USER", "TMPDIR")
-SUBDIRECTORIES = ("work", "checkpoints", "output", "sdk")
 
 
 def base_env(own: Mapping[str, str]) -> dict[str, str]:
@@ -91,13 +91,6 @@ def limits_of(duty: Mapping[str, Any]) -> dict[str, Any]:
 def _argv(argv: Sequence[str], python: str) -> list[str]:
     """The command, with the environment's interpreter where it names any."""
     return [python, *argv[1:]] if python and names_python(argv[0]) else list(argv)
-
-
-def names_python(word: str) -> bool:
-    """Whether this is any Python: `python`, `python3`, `/usr/bin/python3.11`."""
-    name = word.rpartition("/")[2]
-    version = name[6:]
-    return name.startswith("python") and (not version or version.replace(".", "").isdigit())
 
 
 def _rank_env(rank: int, local: int) -> dict[str, str]:

@@ -16,6 +16,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+POLICIES_FILE = "log_policies.json"
+
+SUBDIRECTORIES = ("work", "checkpoints", "output", "sdk")
+
 LOG_BYTES_MAX = 4 << 20
 ORDERED = "HEADWAY_AGENT_ORDERED"  # Set in the environment of agent and keeper where the node belongs to an order.
 NEXT_TOKEN = "token.next"  # Another token than the one that an ordered node began with, for its next agent.

@@ -123,3 +123,9 @@ class State:
     notice_due: bool = False
     notice_why: str = ""
     storage: str | None = None  # The mark of the server's storage place; None before it has told it. See moving.py.
+
+
+def go_alone(duty: Mapping[str, Any], address: str, port: int) -> dict[str, Any]:
+    """The `go` of a task that is all of its attempt: it waits for nobody, so it says it to itself."""
+    ranks = int(duty.get("ranks") or 1)
+    return {"peers": [[address, port]], "gang": [ranks, 0] if ranks > 1 else []}

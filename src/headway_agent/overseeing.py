@@ -10,7 +10,7 @@ import json
 import os
 
 from headway_agent.happenings import Dumped, LimitReached, Troubled
-from headway_agent.nodedir import write_durably
+from headway_agent.nodedir import POLICIES_FILE, write_durably
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from headway_agent.sampling import Watcher
 
 LIMIT_FILE = "limit.json"
-POLICIES_FILE = "log_policies.json"
 
 
 class Overseer:

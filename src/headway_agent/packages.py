@@ -11,7 +11,7 @@ import os
 import re
 
 from headway_agent import processes
-from headway_agent.launch import names_python
+from headway_agent.python_names import names_python
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 
-from headway_agent.overseeing import POLICIES_FILE
+from headway_agent.nodedir import POLICIES_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -343,7 +343,7 @@ def machine_left_s(node_path: str, boot_id: str) -> float | None:
 
 def _cwd_of(key: str, directory: str) -> str:
     """Where the first rank of a task works that is alive; empty when none is."""
-    from headway_agent.visits import NoPlace, place_of  # Here: few agents find tasks that run already.
+    from headway_agent.rank_places import NoPlace, place_of  # Here: few agents find tasks that run already.
 
     try:
         return place_of(key, os.path.dirname(os.path.dirname(directory)))[1]

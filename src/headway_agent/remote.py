@@ -13,8 +13,7 @@ import time
 
 from headway_agent.nodedir import boottime_s
 from headway_agent.reading import Stored
-from headway_agent.shipping import store_in_folder
-from headway_agent.storing import Folder, Missing, NotJoined, StoreFailed, StoreRefused, is_copy
+from headway_agent.storing import Folder, Missing, NotJoined, StoreFailed, StoreRefused, is_copy, store_in_folder
 from headway_agent.wire import Connection, Home, Unreachable
 
 TYPE_CHECKING = False

@@ -15,8 +15,9 @@ from headway_agent import frameworks, occupants, workdir_notes
 from headway_agent.frameworks import Found
 from headway_agent.nodedir import remove_tree
 from headway_agent.parts import signature_of
+from headway_agent.roots import PREFIX
 from headway_agent.workdir import files_below, kept_files, matching
-from headway_agent.workdir_notes import PREFIX, Note
+from headway_agent.workdir_notes import Note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

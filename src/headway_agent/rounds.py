@@ -11,8 +11,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from headway_agent.roots import inner
 from headway_agent.step_names import is_share, shape_of, step_in
-from headway_agent.workdir_notes import inner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ of a directory's files on the disk make it whole, and those that are known to be
 
 from __future__ import annotations
 
-from headway_agent.workdir_notes import inner
+from headway_agent.roots import inner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

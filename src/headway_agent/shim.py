@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 
 import headway_agent
+from headway_agent.digest import sha256_of
 from headway_agent.nodedir import NodeDir, remove_tree
-from headway_agent.upgrading import sha256_of
 
 FOLDER = "headway_shim"
 

@@ -11,12 +11,10 @@ import zlib
 
 from headway_agent import masking
 from headway_agent.happenings import Range
-from headway_agent.nodedir import write_all
-from headway_agent.storing import make_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Mapping, Sequence
+    from typing import Mapping, Sequence
 
 TASK_BYTES_MAX = 4 << 20  # Per task and round, so that one talker does not keep the others waiting.
 PACK_BYTES_MAX = 16 << 20
@@ -149,38 +147,3 @@ def _read_masked(path: str, start: int, count: int, mask: masking.Mask, final: b
     back = min(start, mask.longest)
     data = _read(path, start - back, count + back)
     return mask.cover_between(data[:back], data[back:], final)
-
-
-def store_in_folder(folder: str) -> Callable[[str, bytes], None]:
-    """Storage on this very host: a pack is a file, complete or absent."""
-
-    def store(key: str, content: bytes) -> None:
-        path = os.path.join(folder, key)
-        directory = os.path.dirname(path)
-        make_dir(directory)
-        fresh = f"{path}.new"
-        try:
-            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            try:
-                write_all(fd, content)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            os.replace(fresh, path)
-        except OSError:
-            _unlink(fresh)  # Half a pack would only take the room that is missing.
-            raise
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    return store
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass

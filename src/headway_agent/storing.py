@@ -11,11 +11,11 @@ import os
 import threading
 
 from headway_agent import pagecache
-from headway_agent.nodedir import sync_directory
+from headway_agent.nodedir import sync_directory, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol, Sequence, Union
+    from typing import Callable, Protocol, Sequence, Union
 
     Piece = Union[bytes, memoryview]
 
@@ -248,3 +248,38 @@ def _read_at(fd: int, start: int, count: int) -> bytes:
 
 def _sentence(where: str, error: OSError) -> str:
     return f"the storage folder {where}: {(error.strerror or str(error)).lower()}"
+
+
+def store_in_folder(folder: str) -> Callable[[str, bytes], None]:
+    """Storage on this very host: a pack is a file, complete or absent."""
+
+    def store(key: str, content: bytes) -> None:
+        path = os.path.join(folder, key)
+        directory = os.path.dirname(path)
+        make_dir(directory)
+        fresh = f"{path}.new"
+        try:
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                write_all(fd, content)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.replace(fresh, path)
+        except OSError:
+            _unlink(fresh)  # Half a pack would only take the room that is missing.
+            raise
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    return store
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass

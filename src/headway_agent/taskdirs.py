@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
-from headway_agent.launch import SUBDIRECTORIES
-from headway_agent.nodedir import NodeDir, remove_tree
+from headway_agent.nodedir import SUBDIRECTORIES, NodeDir, remove_tree
 
 SPARE_MAX = 512
 OUTPUT = "rank0.out"

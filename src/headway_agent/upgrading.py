@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 
+from headway_agent.digest import sha256_of
 from headway_agent.nodedir import NodeDir, write_durably
 from headway_agent.wire import Connection
 
 FETCH_S_MAX = 120.0
-
-
-def sha256_of(content: bytes) -> str:
-    for name in ("_sha2", "_sha256", "hashlib"):  # The bare modules cost no memory; hashlib brings OpenSSL with it.
-        try:
-            return str(importlib.import_module(name).sha256(content).hexdigest())
-        except ImportError:
-            continue
-    raise RuntimeError("this Python has no sha256")
 
 
 def own_version() -> str:

@@ -16,6 +16,7 @@ import threading
 
 from headway_agent import frames, processes, terminals
 from headway_agent.frames import BEAT, DATA, END, EXIT, SIGNAL, SIZE, STDERR, TROUBLE, frame
+from headway_agent.rank_places import TAG, NoPlace, place_of
 from headway_agent.streaming import Receiving, Sending
 from headway_agent.wire import Home, Unreachable
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from headway_agent.nodedir import FactLog
 
-TAG = "HEADWAY_VISIT"
 VISITS_MAX = 64
 PIECE_BYTES = 1 << 16
 BEAT_S = 15.0
@@ -33,10 +33,6 @@ CONNECT_S_MAX = 10.0
 HANG_UP_S = 2.0
 HUNG_UP = 128 + signal.SIGHUP
 SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
-
-
-class NoPlace(Exception):
-    """The visit cannot be served; the sentence is for the visitor."""
 
 
 class Visits:
@@ -271,30 +267,6 @@ class Visit:
             self._say(STDERR, b"\r\nheadway: the job has ended here, and this visit with it\r\n")
             code = code or HUNG_UP
         self._say(EXIT, str(code).encode())
-
-
-def place_of(task: str, node_path: str, rank: Any = None) -> tuple[dict[str, str], str]:
-    """Environment and directory of one of the task's ranks: the one asked for, or the first that is alive."""
-    found = []
-    for seen in processes.scan():
-        if seen.pid != seen.session:
-            continue
-        tags = processes.tags(seen.pid)
-        if tags.get("HEADWAY_TASK") != task or tags.get("HEADWAY_NODE_DIR") != node_path or TAG in tags:
-            continue
-        number = tags.get("HEADWAY_RANK", "0")
-        if rank is None or number == str(rank):
-            found.append((int(number) if number.isdigit() else 0, seen.start, seen.pid))
-    for _, _, pid in sorted(found):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                pairs = [entry.partition(b"=") for entry in file.read().split(b"\0") if b"=" in entry]
-            env = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
-            return env, os.readlink(f"/proc/{pid}/cwd")
-        except OSError:
-            continue  # It ended between the look and the reading.
-    which = "no rank of it is" if rank is None else f"rank {rank} is not"
-    raise NoPlace(f"{which} alive on this node")
 
 
 def _shell(env: Mapping[str, str]) -> str:

@@ -18,8 +18,8 @@ from headway_agent.nodedir import boottime_s
 from headway_agent.occupants import Occupant
 from headway_agent.parts import signature_of
 from headway_agent.restoring import unkeepable
+from headway_agent.roots import PREFIX
 from headway_agent.storing import ID
-from headway_agent.workdir_notes import PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Sequence
 
-PREFIX = ".headway-workdir/"  # Of paths in trees and manifests that lie in the working directory.
-WORKDIR = "workdir"  # The place, as `checkpoints` and `output` are.
 NOTE = "workdir.json"
 CLOCK_REALTIME_COARSE = 5  # Files are dated by it or by a finer one, which is up to a tick (10 ms) ahead of it.
 TICK_S = 0.001
@@ -43,18 +41,6 @@ def write(directory: str, note: Note) -> None:
     with open(path + ".new", "w") as file:
         file.write(json.dumps(asdict(note), separators=(",", ":")))
     os.replace(path + ".new", path)
-
-
-def inner(path: str) -> str:
-    """The path in its own root."""
-    return path[len(PREFIX) :] if path.startswith(PREFIX) else path
-
-
-def entry_of(path: str) -> tuple[str, str]:
-    """The entry at the top of its root, and the rest of the path below it."""
-    root = PREFIX if path.startswith(PREFIX) else ""
-    entry, _, rest = path[len(root) :].partition("/")
-    return root + entry, rest
 
 
 def turning_point_ns() -> int:

@@ -15,9 +15,10 @@ from headway_agent.charges import Charge, write_restored
 from headway_agent.occupants import Occupant
 from headway_agent.parts import Known, send_files
 from headway_agent.restoring import Bad, look, sealed
+from headway_agent.roots import PREFIX
 from headway_agent.storing import Folder, put
 from headway_agent.workdir import Workdir
-from headway_agent.workdir_notes import PREFIX, Note, turning_point_ns
+from headway_agent.workdir_notes import Note, turning_point_ns
 
 
 class Saved:

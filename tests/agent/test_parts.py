@@ -373,7 +373,7 @@ def test_a_part_that_came_short_once_is_read_again_before_its_checkpoint_counts_
 def test_the_first_pack_of_a_node_outlives_a_power_cut_with_the_directories_that_were_made_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway_agent.shipping import store_in_folder
+    from headway_agent.storing import store_in_folder
 
     synced: list[str] = []
     real = os.fsync

@@ -11,8 +11,9 @@ import pytest
 
 from headway_agent import frameworks, occupants, returned_files, workdir, workdir_notes
 from headway_agent.inotify import CLOSED, FOUND, MADE, MOVED, Seen, Watcher
+from headway_agent.roots import PREFIX
 from headway_agent.workdir import Workdir
-from headway_agent.workdir_notes import PREFIX, Note
+from headway_agent.workdir_notes import Note
 
 
 def tick() -> int:

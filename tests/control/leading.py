@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from headway.control.commands import Command
 from headway.control.cycle import Ask, Cycle, Published
+from headway.control.desk import Command
 from headway.core.model import Pool
 from headway.core.sync_request import read_sync
 from headway.settings import Settings

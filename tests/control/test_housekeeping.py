@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from headway.control.commands import Command, ForgetJob, Submit
+from headway.control.commands import ForgetJob, Submit
+from headway.control.desk import Command
 from headway.control.housekeeping import ORPHAN_S, REST_S, SWEEP_EVERY_S, Housekeeping
 from headway.control.logs import Join
 from headway.core.errors import NotFound, Unavailable

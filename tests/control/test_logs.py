@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.control.commands import ForgetJob, Submit, SwapLogs
+from headway.control.commands import ForgetJob, Submit
 from headway.control.cycle import Ask
-from headway.control.logs import TrimLogs, to_join, to_trim
+from headway.control.logs import SwapLogs, TrimLogs, to_join, to_trim
 from headway.core.errors import BadInput
 from headway.core.model import State
 from headway.store.memory import MemoryStore

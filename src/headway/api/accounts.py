@@ -26,7 +26,7 @@ from headway.control.accounts import (
     new_token,
 )
 from headway.control.auditing import recording
-from headway.control.commands import Command
+from headway.control.desk import Command
 from headway.core.accounts import EXPIRES_S_MAX, Token, User, check_name
 from headway.core.errors import BadInput, Conflict, NotAllowed, NotFound
 from headway.core.fields import check_keys

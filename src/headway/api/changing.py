@@ -12,12 +12,13 @@ from starlette.responses import JSONResponse, Response
 from headway.api.access import actor_of, check
 from headway.api.admitting import Admission
 from headway.api.documents import ANY, ARRAYS, CHANGE, MADE, PLAN, STOP
-from headway.api.jobs import Look
+from headway.api.job_lookup import Look
 from headway.api.reading import number, read_object, truth
 from headway.api.services import Services
 from headway.control import house_views
 from headway.control.changing import ChangeJob, EachOf
-from headway.control.commands import Command, Stop
+from headway.control.commands import Stop
+from headway.control.desk import Command
 from headway.control.outlook import PlanJob, PlanQueue
 from headway.core.errors import NotFound
 from headway.core.fields import check_keys

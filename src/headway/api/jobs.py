@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.access import actor_of, find_job
+from headway.api.access import actor_of
 from headway.api.admitting import Admission, own_key, submitter
 from headway.api.documents import BATCH, BATCH_MADE, DETAIL, JOB, JOBS, MADE, RERUN, STOP, WAITED, WHY
+from headway.api.job_lookup import Look
 from headway.api.reading import number, read_object, truth
 from headway.api.services import Services
 from headway.control import views
@@ -28,7 +28,7 @@ from headway.control.commands import (
 )
 from headway.control.submitting import element
 from headway.core.errors import BadInput
-from headway.core.model import Job, State
+from headway.core.model import State
 from headway.core.spec import JobSpec, check_keys, read_spec
 from headway.store.protocol import JobFilter
 
@@ -43,29 +43,6 @@ def routes(services: Services) -> APIRouter:
     _waiting(router, services, look)
     _changing(router, services, look)
     return router
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How a job is found and shown."""
-
-    services: Services
-
-    async def find(self, request: Request, ref: str) -> Job:
-        return await find_job(self.services, request, ref)
-
-    async def shown(self, job: Job, complete: bool = False) -> dict[str, Any]:
-        services = self.services
-        sentence = ""
-        if job.state is State.QUEUED and services.leading:
-            sentence = (await services.do(Why(job.id)))["sentence"]
-        if complete:
-            sessions = dict(services.control.cycle.sessions) if services.leading else {}
-            troubles = {node: dict(session.troubles) for node, session in sessions.items() if session.troubles}
-            return await run_in_threadpool(
-                views.detail, services.store, job, sentence, services.now(), services.price(), troubles
-            )
-        return views.summary(job, sentence, services.now())
 
 
 def _submitting(router: APIRouter, services: Services, look: Look) -> None:

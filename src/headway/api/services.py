@@ -20,8 +20,8 @@ from headway.api.sharing import Looks
 from headway.api.signing import Addresses
 from headway.control.auditing import Recorded, recording
 from headway.control.bundles import Shelf
-from headway.control.commands import Command
 from headway.control.cycle import Published
+from headway.control.desk import Command
 from headway.control.leadership import Away
 from headway.control.progress_views import price_of
 from headway.control.sealing import KeyRing

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cli import exits
 from headway.cli.output import Output
-from headway.cli.visit import terminal_size
 from headway.client.visits import DATA, END, EXIT, SIGNAL, SIZE, STDERR, TROUBLE, Visit
 from headway.core.errors import Conflict, HeadwayError, NotFound, OperatorError, Unavailable
 
@@ -175,3 +174,11 @@ def _from_near(near: socket.socket, far: Visit) -> None:
     except OSError:
         pass
     far.send(END)
+
+
+def terminal_size() -> dict[str, int]:
+    try:
+        size = os.get_terminal_size(sys.stdin.fileno())
+    except OSError:
+        return {}
+    return {"rows": size.lines, "columns": size.columns} if size.lines and size.columns else {}

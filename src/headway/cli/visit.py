@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
@@ -64,11 +63,3 @@ def read_ports(words: str) -> tuple[int, int]:
             raise BadInput(f'"{words[:80]}" is not a port', "write 6006, or 8080:6006 for another port on this side")
         ports.append(int(word))
     return ports[0], ports[1]
-
-
-def terminal_size() -> dict[str, int]:
-    try:
-        size = os.get_terminal_size(sys.stdin.fileno())
-    except OSError:
-        return {}
-    return {"rows": size.lines, "columns": size.columns} if size.lines and size.columns else {}

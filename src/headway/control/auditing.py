@@ -6,8 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.control.commands import Command
-from headway.control.desk import Desk
+from headway.control.desk import Command, Desk
 from headway.core.accounts import AuditEntry
 from headway.core.actor import Actor
 

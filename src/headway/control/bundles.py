@@ -15,8 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from headway.control.commands import Command
-from headway.control.desk import Desk
+from headway.control.desk import Command, Desk
 from headway.core.bundles import Manifest
 from headway.core.errors import BadInput, Conflict, NotFound, Unavailable
 from headway.storage.protocol import Storage

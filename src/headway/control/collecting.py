@@ -12,12 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from headway.control.bundles import Shelf
-from headway.control.cycle import Cycle
+from headway.control.leader_calls import Control
 from headway.core.checkpoints import Checkpoint
 from headway.core.errors import HeadwayError, NotFound, for_log
 from headway.core.manifests import is_whole
@@ -33,10 +33,6 @@ SWEEP_EVERY_S = 1800.0
 SHELF_EVERY_S = 86400.0  # How often contents are looked for that no bundle was ever made of.
 DELETED_AT_ONCE = 500
 SHORT_LIVED = ("parts", "checkpoints", "output")  # Folders whose unnamed objects go while the job is remembered.
-
-
-class Control(Protocol):
-    cycle: Cycle
 
 
 class Unsure(HeadwayError):

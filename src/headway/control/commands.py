@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from headway.control.desk import Desk
 from headway.control.repeating import continued, take_up
@@ -23,13 +23,9 @@ from headway.core.model import Job, JobId, State
 from headway.core.signals import CancelAsked, RetryAsked
 from headway.core.spec import JobSpec
 from headway.core.wishes import ARRAY_MAX
-from headway.store.protocol import Forget, LogRange, SubmitKey
+from headway.store.protocol import Forget, SubmitKey
 
 NewId = Callable[[], JobId]
-
-
-class Command(Protocol):
-    def apply(self, desk: Desk) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,24 +164,6 @@ class WhyMany:
         queued = [job for job in held if job.state is State.QUEUED]
         evidence = desk.book.foresight.why(queued, desk.book.view, desk.now)
         return {job.id: explain.explain_state(job, evidence[job.id], desk.now) for job in queued}
-
-
-@dataclass(frozen=True, slots=True)
-class SwapLogs:
-    """Replace pieces of the log index: joined pieces enter, their parts leave. Only what is still there is swapped."""
-
-    drop: tuple[LogRange, ...]
-    add: tuple[LogRange, ...] = ()
-
-    def apply(self, desk: Desk) -> bool:
-        if self.add:
-            first = self.add[0]
-            present = set(desk.store.logs(first.job, first.attempt))
-            if not present.issuperset(self.drop) or not set(desk.drop_logs).isdisjoint(self.drop):
-                return False
-        desk.drop_log(self.drop)
-        desk.move_logs.extend(self.add)
-        return True
 
 
 def check_count(specs: list[Any], most: int) -> None:

@@ -15,8 +15,8 @@ import structlog
 
 from headway.control import overdue, progress, savers, sessions
 from headway.control.book import Book, read_book
-from headway.control.commands import Command, NewId, Why, WhyMany
-from headway.control.desk import Desk
+from headway.control.commands import NewId, Why, WhyMany
+from headway.control.desk import Command, Desk
 from headway.control.firing import Alarm, Fire
 from headway.control.foresight import at_once
 from headway.control.house import read_house

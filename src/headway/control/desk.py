@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from headway.control.book import Book
 from headway.core import lifecycle, lines
@@ -245,3 +246,7 @@ class Desk:
             held = self.changed.get(job)
             if held is not None:
                 self.book.saw(held.after, fresh.get(job))
+
+
+class Command(Protocol):
+    def apply(self, desk: Desk) -> Any: ...

@@ -12,15 +12,14 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
-from headway.control.commands import Command, SwapLogs
-from headway.control.cycle import Cycle
-from headway.control.logs import JOINED_BYTES_MAX, Join, is_intact, to_join
+from headway.control.desk import Command
+from headway.control.leader_calls import Control
+from headway.control.logs import JOINED_BYTES_MAX, Join, SwapLogs, is_intact, to_join
 from headway.core.errors import HeadwayError, NotFound, Unavailable, for_log
 from headway.core.model import JobId
 from headway.settings import Settings
@@ -41,14 +40,6 @@ LOOKED_BACK = 200  # After a start: how many of the newest jobs are looked at fo
 LOOK_EVERY_S = 1.0
 
 AttemptRef = tuple[JobId, int]
-
-
-class Control(Protocol):
-    """What is needed of the control thread."""
-
-    cycle: Cycle
-
-    def do(self, command: Command) -> Future[Any]: ...
 
 
 class Housekeeping:

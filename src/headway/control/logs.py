@@ -124,3 +124,21 @@ def to_join(pieces: Iterable[LogRange], least: int, bytes_max: int = JOINED_BYTE
         if len(run) >= least:
             joins.append(Join(tuple(run)))
     return joins
+
+
+@dataclass(frozen=True, slots=True)
+class SwapLogs:
+    """Replace pieces of the log index: joined pieces enter, their parts leave. Only what is still there is swapped."""
+
+    drop: tuple[LogRange, ...]
+    add: tuple[LogRange, ...] = ()
+
+    def apply(self, desk: Desk) -> bool:
+        if self.add:
+            first = self.add[0]
+            present = set(desk.store.logs(first.job, first.attempt))
+            if not present.issuperset(self.drop) or not set(desk.drop_logs).isdisjoint(self.drop):
+                return False
+        desk.drop_log(self.drop)
+        desk.move_logs.extend(self.add)
+        return True

@@ -14,8 +14,7 @@ from typing import Any
 
 import structlog
 
-from headway.control.commands import Command
-from headway.control.desk import Desk
+from headway.control.desk import Command, Desk
 from headway.control.dry_run import rendered
 from headway.control.giving_back import ReleasedByHand
 from headway.control.ordering import GivenBack, NotOrdered, Ordered, SawOrders

@@ -1,7 +1,7 @@
 """The key file, which only the server reads, and the sealing of secrets with it (AES-256-GCM).
 
 It has a line for each key: its id and 32 bytes in base64. The first is for what is new; all open and accept. The file
-is read again when it changes, so that all servers of a store can share it. What else is made from it: signing.py.
+is read again when it changes, so that all servers of a store can share it. What else is made from it: signing_keys.py.
 """
 
 from __future__ import annotations

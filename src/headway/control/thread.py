@@ -16,8 +16,9 @@ from typing import Any
 import structlog
 
 from headway.control.clock import SteadyClock
-from headway.control.commands import Command, Why, WhyMany
+from headway.control.commands import Why, WhyMany
 from headway.control.cycle import Ask, Cycle
+from headway.control.desk import Command
 from headway.control.sessions import Reply
 from headway.control.syncing import Sync
 from headway.core.errors import HeadwayError, Unavailable, Unfinished, for_log

@@ -1,6 +1,6 @@
 """Schedules: a job that is submitted again and again, at the moments that a cron expression names.
 
-Pure. What is due is asked with the time as argument, and the answer is data; control/scheduling.py submits, stops and
+Pure. What is due is asked with the time as argument, and the answer is data; control/firing.py submits, stops and
 saves it in one commit, so that a moment fires once. Moments that passed while no server was there count as one.
 """
 

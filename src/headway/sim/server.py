@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headway.control.clock import SteadyClock
-from headway.control.commands import Command
 from headway.control.cycle import Ask, Cycle
+from headway.control.desk import Command
 from headway.core.errors import HeadwayError, Unavailable, Unfinished
 from headway.core.model import JobId
 from headway.core.sync_request import read_sync

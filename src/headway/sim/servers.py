@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from headway.control.commands import Command
 from headway.control.cycle import Cycle
+from headway.control.desk import Command
 from headway.control.leadership import Change, Leadership, NotLeader, told
 from headway.core.errors import Unavailable
 from headway.core.model import JobId

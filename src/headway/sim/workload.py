@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from headway.control.commands import Command, ForgetJob, Retry, Stop, Submit
+from headway.control.commands import ForgetJob, Retry, Stop, Submit
+from headway.control.desk import Command
 from headway.control.repeating import Preempt
 from headway.core.errors import Conflict, NotFound, UserError
 from headway.core.model import Job, JobId, Resources, split_key
