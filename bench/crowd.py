@@ -1,7 +1,8 @@
 """A crowd of agents at one server on PostgreSQL: what it costs to hold them while their tasks run.
 
-The agents speak the real protocol with the real decisions (headway_agent.decide), each with the token of its node, on
-connections of its own. Only their keepers are imagined: what they are told to hold is held, what is told to go runs.
+The agents speak the real protocol with the real decisions (headway_agent.decide.decide), each with the token of its
+node, on connections of its own. Only their keepers are imagined: what they are told to hold is held, what is told to go
+runs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from bench.house import House, house
 from bench.idle import cpu_s, memory_mb
 from bench.postgres import shared
 from bench.wires import Wire, open_wire, request
-from headway_agent import decide as agent
+from headway_agent.decide import decide as agent
 
 AGENTS = 2000
 TASKS_EACH = 5
@@ -172,8 +173,8 @@ def measure(store_url: str, agents: int = AGENTS) -> Found:
 
 
 async def _measure(mine: House, agents: int) -> Found:
-    from headway.control.sealing import KeyRing
-    from headway.control.signing_keys import Signing
+    from headway.control.access.sealing import KeyRing
+    from headway.control.access.signing_keys import Signing
     from headway.engines.agent_zip import build
 
     url = urlsplit(mine.read("server.json")["url"])

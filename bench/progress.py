@@ -19,10 +19,10 @@ from pathlib import Path
 from bench import slowdown
 from bench.house import ANSWER_S_MAX, House, house
 from bench.table import Measured
-from headway_agent.parts import Known, send_files, signature_of
-from headway_agent.remote import Remote
-from headway_agent.storing import Folder
-from headway_agent.wire import Connection, Home
+from headway_agent.files.parts import Known, send_files, signature_of
+from headway_agent.objects.folder import Folder
+from headway_agent.objects.remote import Remote
+from headway_agent.server_link.http import Connection, Home
 
 GIB = 1 << 30
 SMALL_FILES, SMALL_BYTES = 10_000, 20_000

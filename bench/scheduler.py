@@ -11,8 +11,8 @@ import time
 from dataclasses import replace
 
 from headway.core.model import Attempt, Job, Node, Phase, Resources, State, Task
-from headway.core.scheduler import Plan, View, plan, view_of, why_all_waiting, why_waiting
-from headway.core.spec import JobSpec
+from headway.core.scheduling.scheduler import Plan, View, plan, view_of, why_all_waiting, why_waiting
+from headway.core.spec.job import JobSpec
 
 NOW = 1_700_000_000.0
 JOBS = 100_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.core.lifecycle import step
+from headway.core.job.lifecycle import step
+from headway.core.job.signals import CancelAsked, Claimed, Placed, Seat, Signal, StopDecided, TaskEnded
 from headway.core.model import Cause, Job, Node, Outcome, Resources
-from headway.core.signals import CancelAsked, Claimed, Placed, Seat, Signal, StopDecided, TaskEnded
-from headway.core.spec import JobSpec
+from headway.core.spec.job import JobSpec
 
 NOW = 1_000_000.0
 FINE = Outcome(exit_code=0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.client import embedded
+from headway.client.connection import embedded
 from tests.waiting import wait_until
 
 # A server that starts on a busy machine takes its time; who has met one waits as long for it to come back.

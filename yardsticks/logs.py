@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from headway.core.model import Job, Node, Resources
-from headway.core.spec import JobSpec
+from headway.core.spec.job import JobSpec
 from yardsticks.replay import Trace
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

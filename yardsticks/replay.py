@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from headway.core.model import Attempt, Job, Node, Phase, Policy, Queue, State, Task
-from headway.core.scheduler import Placement, View, plan
-from headway.core.view import view_of
+from headway.core.scheduling.scheduler import Placement, View, plan
+from headway.core.scheduling.view import view_of
 
 PLANS_MOST = 1000
 

@@ -17,8 +17,8 @@ from headway.wiring import is_shared, key_ring, look_at_storage, open_storage, o
 
 def migrate(resolved: Resolved, home: Home) -> str:
     """Bring the tables of the database to this version, and say which that is."""
-    from headway.store import schema
-    from headway.store.sql import SqlStore
+    from headway.store.sql import schema
+    from headway.store.sql.store import SqlStore
 
     if not is_shared(resolved.settings):
         os.close(own_home(home))  # Nobody else may be at work on it.
@@ -28,7 +28,7 @@ def migrate(resolved: Resolved, home: Home) -> str:
 
 def back_up(resolved: Resolved, home: Home, to: Path) -> dict[str, Any]:
     """Copy database and objects, while servers work on them or not."""
-    from headway.control import backup
+    from headway.control.server import backup
 
     store = open_store(resolved.settings, home)
     try:
@@ -43,7 +43,7 @@ def rotate_keys(resolved: Resolved, home: Home, step: str) -> dict[str, Any]:
     `begin` adds a key, and signs with it at once where there is one server; `use` signs with it; `finish` drops all
     others; `lost` makes new ones where the file is gone.
     """
-    from headway.control.signing_keys import BEFORE, CHECK, added, check_of, promoted
+    from headway.control.access.signing_keys import BEFORE, CHECK, added, check_of, promoted
 
     ring, shared = key_ring(resolved.settings, home), is_shared(resolved.settings)
     if step == "lost":
@@ -71,11 +71,11 @@ def rotate_keys(resolved: Resolved, home: Home, step: str) -> dict[str, Any]:
 
 def restore(resolved: Resolved, home: Home, of: Path, allow_missing: bool = False) -> dict[str, Any]:
     """Fill an empty database and storage from a copy; what is missing in it is found before anything is written."""
-    from headway.control import backup
-    from headway.control.signing_keys import CHECK
-    from headway.store.databases import Database
-    from headway.store.dumping import check_empty, load, rows_of
+    from headway.control.access.signing_keys import CHECK
+    from headway.control.server import backup
     from headway.store.migrate import migrate as bring_to
+    from headway.store.sql.databases import Database
+    from headway.store.sql.dump import check_empty, load, rows_of
 
     note = backup.check(of)
     named = backup.Named()

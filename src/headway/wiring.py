@@ -120,7 +120,7 @@ def placed(pool: Pool, resolved: Resolved, home: Home) -> Pool:
 
 def engines(settings: Settings) -> dict[str, Callable[[Pool], Pool]]:
     """The engines that there are, and how each reads the options of a pool whose lease is long enough."""
-    from headway.core.pool_spec import with_lease_of
+    from headway.core.spec.pool import with_lease_of
     from headway.engines import local, local_user, slurm, ssh_options
 
     found = {"local": local.read_options, "slurm": slurm.read_options, "ssh": ssh_options.read_options}
@@ -139,10 +139,10 @@ def files_of_ours(resolved: Resolved, home: Home) -> list[Path]:
 
 def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
     """Put what settings and files say of queues, pools and licences into the store."""
-    from headway.control import from_file
-    from headway.core.node_names import check_node_names
-    from headway.core.pool_spec import read_pool
-    from headway.core.queue_spec import read_licences, read_queue
+    from headway.control.server import config_file
+    from headway.core.growth.node_names import check_node_names
+    from headway.core.spec.pool import read_pool
+    from headway.core.spec.queue import read_licences, read_queue
     from headway.engines.local_user import is_refused, refuse
 
     sections, known_engines = resolved.sections, engines(resolved.settings)
@@ -164,10 +164,10 @@ def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
     for pool in pools.values():
         check_node_names(pool, [*pools.values(), *(known for known in store.pools() if known.name not in pools)])
     queues = [read_queue(name, raw) for name, raw in sections.get("queue", {}).items()]
-    given = from_file.Given(tuple(queues), tuple(pools.values()), read_licences(sections.get("licences")), named)
-    from_file.set_up(store, given, epoch, home.state / "from-file.json")
+    given = config_file.Given(tuple(queues), tuple(pools.values()), read_licences(sections.get("licences")), named)
+    config_file.set_up(store, given, epoch, home.state / "from-file.json")
     if is_refused(resolved.settings):
-        from_file.let_go(store, [pool for pool in store.pools() if pool.engine == "local"], epoch)
+        config_file.let_go(store, [pool for pool in store.pools() if pool.engine == "local"], epoch)
 
 
 def write_server_file(home: Home, url: str) -> None:
@@ -279,7 +279,7 @@ def key_file(settings: Settings, home: Home) -> Path:
 
 def key_ring(settings: Settings, home: Home) -> Any:
     """What seals secrets and signs tokens. All servers that share a database need the same keys."""
-    from headway.control.sealing import KeyRing
+    from headway.control.access.sealing import KeyRing
 
     return KeyRing(key_file(settings, home), make=not is_shared(settings))
 
@@ -296,8 +296,8 @@ def open_storage(settings: Settings, home: Home) -> Storage:
 
 
 def look_at_storage(store: Any, storage: Storage, settings: Settings, accept: bool = False) -> Any:
-    """What storage says of itself: see control/settling.py."""
-    from headway.control.settling import look
+    """What storage says of itself: see control/server/storage_identity.py."""
+    from headway.control.server.storage_identity import look
 
     at = storage.local_dir() or " ".join(filter(None, (settings.storage_url, settings.storage_endpoint)))
     return look(store, storage, at, new_id, accept, alone=not is_shared(settings))
@@ -317,7 +317,7 @@ def read_keys(path: str) -> dict[str, str]:
 
 def open_store(settings: Settings, home: Home) -> Any:
     """The store; one that other servers may share is not migrated by the way."""
-    from headway.store.sql import SqlStore
+    from headway.store.sql.store import SqlStore
 
     return SqlStore.open(store_url(settings, home), migrating=not is_shared(settings))
 
@@ -325,11 +325,11 @@ def open_store(settings: Settings, home: Home) -> Any:
 def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = False) -> Server:
     """Put together what every server has: store, storage, API."""
     from headway.api.app import create_app
-    from headway.api.following import Standing
-    from headway.api.services import Hub, Services
-    from headway.control.leadership import Away
-    from headway.control.saying import hide
-    from headway.control.signing_keys import ready
+    from headway.api.web.follower_proxy import Standing
+    from headway.api.web.services import Hub, Services
+    from headway.control.access.signing_keys import ready
+    from headway.control.leader.election import Away
+    from headway.control.server.safe_log import hide
     from headway.engines.agent_zip import build
     from headway.store.protocol import ServerSeen
 
@@ -359,14 +359,14 @@ def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = Fa
 
 def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure: Callable[[], bool]) -> Term:
     """Put together what a leader has, all of it read from the store: control, engines, housekeeping."""
-    from headway.control.bundles import Shelf
-    from headway.control.collecting import Collecting
-    from headway.control.cycle import Cycle
-    from headway.control.foresight import Aside
-    from headway.control.housekeeping import Housekeeping
-    from headway.control.performer import Performer
-    from headway.control.signing_keys import read_revoked
-    from headway.control.thread import ControlThread
+    from headway.control.access.signing_keys import read_revoked
+    from headway.control.files.bundles import Shelf
+    from headway.control.files.garbage import Collecting
+    from headway.control.files.log_upkeep import Housekeeping
+    from headway.control.leader.cycle import Cycle
+    from headway.control.leader.engine_calls import Performer
+    from headway.control.leader.thread import ControlThread
+    from headway.control.state.forecast_cache import Aside
 
     settings, store, storage, services = server.resolved.settings, server.store, server.storage, server.services
     services.signing.know(read_revoked(store))
@@ -399,7 +399,7 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
 
 def engine_maker(server: Server) -> Callable[[Pool], Any]:
     """How the engine of a pool is made."""
-    from headway.control.signing_keys import house_id
+    from headway.control.access.signing_keys import house_id
     from headway.engines.local import ElsewhereEngine, LocalEngine, place_of
     from headway.engines.local_user import LocalUserEngine
     from headway.engines.slurm import SlurmEngine
@@ -482,7 +482,7 @@ class OneOfSeveral:
     """Leads or follows, as the store says, for as long as the process lives."""
 
     def __init__(self, server: Server) -> None:
-        from headway.control.leadership import Away, Leadership
+        from headway.control.leader.election import Away, Leadership
 
         self._server = server
         settings, services = server.resolved.settings, server.services
@@ -509,13 +509,13 @@ class OneOfSeveral:
         services, mono = self._server.services, time.monotonic()
         services.hub.note(glance.last_seq)
         if mono >= self._look_at:  # As with tokens of people, another server's word counts here soon.
-            from headway.control.signing_keys import read_revoked
+            from headway.control.access.signing_keys import read_revoked
 
             self._look_at = mono + self._server.resolved.settings.token_cache_s
             services.signing.know(read_revoked(self._server.store))
 
     def _begin(self, change: Any) -> Term:
-        from headway.control.leadership import told
+        from headway.control.leader.election import told
 
         leadership, epoch, store = self._leadership, change.lead.epoch, self._server.store
         store.commit(told(change, self._server.me, time.time()), epoch)
@@ -538,9 +538,9 @@ class OneOfSeveral:
 
 def serve(resolved: Resolved, home: Home, accept_storage: bool = False) -> None:
     """Run the server until SIGTERM or SIGINT. With `accept_storage` it takes whatever storage_url leads to."""
-    from headway.api.listening import http_server
-    from headway.control.readiness import announce_ready
-    from headway.control.saying import hide_own, write_log
+    from headway.api.web.http_server import http_server
+    from headway.control.server.safe_log import hide_own, write_log
+    from headway.control.server.sd_notify import announce_ready
 
     settings = resolved.settings
     write_log()

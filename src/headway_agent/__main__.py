@@ -75,7 +75,7 @@ def read_flags(words: list[str]) -> tuple[str, dict[str, Any]]:
 
 def main(words: list[str]) -> int:
     if words[:1] in (["mpi-lead"], ["mpi-hold"], ["mpi-reach"]):
-        from headway_agent import mpi
+        from headway_agent.launch import mpi
 
         if words[0] == "mpi-hold":
             return mpi.hold()
@@ -86,32 +86,32 @@ def main(words: list[str]) -> int:
         sys.stderr.write(f"error: {problem}\n")
         return 2
     if command == "agent":
-        from headway_agent import trust
-        from headway_agent.agent import main as serve
+        from headway_agent.loop.agent import main as serve
+        from headway_agent.server_link import tls
 
-        trust.adopt(f"{flags['node_dir']}/ca.pem")
+        tls.adopt(f"{flags['node_dir']}/ca.pem")
         return serve(flags)
     if command == "keeper":
-        from headway_agent.keeper import main as keep
+        from headway_agent.keeper.process import main as keep
 
         return keep(flags["node_dir"])
     if command == "sweep":
-        from headway_agent.sweeping import main as sweep
+        from headway_agent.keeper.sweep import main as sweep
 
         return sweep(flags["node_dir"], flags.get("generation"))
     if command == "host":
-        from headway_agent.hosting import main as host
+        from headway_agent.entrypoints.ssh_host import main as host
 
         return host()
     if command == "match":
-        from headway_agent.policies import main as match
+        from headway_agent.output.log_policies import main as match
 
         return match(flags["task_dir"])
     if command == "ordered":
-        from headway_agent.ordered import main as stay
+        from headway_agent.entrypoints.ordered_node import main as stay
 
         return stay(flags["node_dir"])
-    from headway_agent.releasing import main as release
+    from headway_agent.entrypoints.release import main as release
 
     return release(flags["node_dir"])
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.orders import NodeOrder
-from headway.core.tokens import Signer
+from headway.core.access.tokens import Signer
+from headway.core.growth.node_orders import NodeOrder
 from tests.api.serving import Answer, Serving
 
 

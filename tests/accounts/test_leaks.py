@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headway.api.rights import RIGHTS
-from headway.core.actor import Right
+from headway.api.web.rights import RIGHTS
+from headway.core.access.actor import Right
 from tests.accounts.people import Shared
 from tests.api.serving import Answer
 from tests.waiting import wait_until

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headway.api.rights import RIGHTS
-from headway.core.actor import Right
+from headway.api.web.rights import RIGHTS
+from headway.core.access.actor import Right
 from tests.accounts.people import Shared, bearer
 from tests.api.serving import Answer
 
@@ -124,7 +124,7 @@ def age(server: Shared, prefix: str) -> None:
     """Let a token's time be over."""
     from dataclasses import replace
 
-    from headway.core.accounts import Accounts
+    from headway.core.access.accounts import Accounts
     from headway.store.protocol import Batch
 
     token = server.store.token(prefix.removeprefix("hw_"))

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from headway.api.badges import Badges
-from headway.control.accounts import new_token
-from headway.core.accounts import Accounts, Token, User
-from headway.store.memory import MemoryStore
+from headway.api.web.token_cache import Badges
+from headway.control.access.accounts import new_token
+from headway.core.access.accounts import Accounts, Token, User
+from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Batch
 from tests.accounts.people import Shared
 from tests.api.serving import Serving

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.control.sealing import KeyRing
-from headway.control.signing_keys import Signing
+from headway.control.access.sealing import KeyRing
+from headway.control.access.signing_keys import Signing
 from tests.accounts.vaults import a_vault
 from tests.living import Living
 from tests.system_users import local_nodes_of_another
@@ -165,7 +165,7 @@ def test_a_command_waits_a_moment_for_a_shared_server_that_was_killed(shared: Li
     assert "does not run" in shared.run("ps").stderr
     shared.ok("server", "start")
     # The moment is made longer than it is: on a busy machine a server takes its time to start.
-    patient = f"from headway.client import embedded; embedded.BROUGHT_BACK_S_MAX = {PATIENCE_S}; "
+    patient = f"from headway.client.connection import embedded; embedded.BROUGHT_BACK_S_MAX = {PATIENCE_S}; "
     words = [
         sys.executable,
         "-c",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from fastapi import APIRouter
 
-from headway.api import access
-from headway.api.rights import RIGHTS
+from headway.api.web import gate
+from headway.api.web.rights import RIGHTS
 from tests.api.serving import Serving
 
 METHODS = {"get", "put", "post", "patch", "delete"}
@@ -27,4 +27,4 @@ def test_a_route_without_a_row_is_refused_at_the_start(tmp_path: Path) -> None:
     router = APIRouter()
     router.add_api_route("/api/v1/forgotten", lambda: None, methods=["GET"])
     with Serving(tmp_path) as server, pytest.raises(LookupError, match="GET /api/v1/forgotten"):
-        access.guard(router, server.services)
+        gate.guard(router, server.services)

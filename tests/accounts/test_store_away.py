@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headway.client.http import Answer, error_from
+from headway.client.connection.http import Answer, error_from
 from headway.core.errors import Unavailable
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from tests.accounts.people import Shared
 
 INSIDE = "postgresql://head:***@db.lab:5432/x: connection refused"

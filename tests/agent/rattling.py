@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent import conda
+from headway_agent.prepare import conda
 
 UV = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 needs_uv = pytest.mark.skipif(UV is None, reason="NOT TESTED: there is no uv on this machine")

@@ -1,4 +1,4 @@
-"""The server's half of sealed calls, for small servers of tests: what a real one does is api/sealed.py."""
+"""The server's half of sealed calls, for small servers of tests: what a real one does is api/web/sealed_calls.py."""
 
 from __future__ import annotations
 

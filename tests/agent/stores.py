@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from headway_agent.preparing import Site, Work
-from headway_agent.reading import Stored
-from headway_agent.storing import Folder
+from headway_agent.objects.folder import Folder
+from headway_agent.objects.read import Stored
+from headway_agent.prepare.steps import Site, Work
 
 
 def a_bundle(storage: Path, files: Mapping[str, str | bytes], links: Mapping[str, str] = {}, mode: int = 0o644) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent import artifacts
-from headway_agent.charges import Charge
-from headway_agent.parts import Changed, signature_of
-from headway_agent.storing import Folder
+from headway_agent.files import artifacts
+from headway_agent.files.parts import Changed, signature_of
+from headway_agent.files.task_files import Charge
+from headway_agent.objects.folder import Folder
 
 KEY = "jobs/job1/1/output/model.bin"
 

@@ -12,7 +12,7 @@ from socketserver import ThreadingUnixStreamServer
 
 import pytest
 
-from headway_agent.wire import Connection, Home, Unreachable
+from headway_agent.server_link.http import Connection, Home, Unreachable
 from tests.agent.sealed_home import HELLO, proven, seal
 
 ANSWER_S = 60

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from headway_agent import file_events, staged_files
-from headway_agent.checkpointing import Checkpointer
-from headway_agent.completeness import CUT, WHOLE, Inspector, Knowledge, look
-from headway_agent.file_events import FileEvents, Printed
-from headway_agent.inotify import CLOSED, FOUND, WRITTEN, Seen
+from headway_agent.checkpoints.completeness import CUT, WHOLE, Inspector, Knowledge, look
+from headway_agent.files import file_events, staged_files
+from headway_agent.files.file_events import FileEvents, Printed
+from headway_agent.files.inotify import CLOSED, FOUND, WRITTEN, Seen
+from headway_agent.files.uploader import Checkpointer
 
 
 @pytest.fixture

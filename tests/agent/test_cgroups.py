@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent import cgroups, delegation
+from headway_agent.node import cgroup_delegation, cgroups
 
 OWN = "/system.slice/agent.service"
 
@@ -26,7 +26,7 @@ def aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     plain = cgroups._read
     monkeypatch.setattr(cgroups, "MOUNT", str(tmp_path))
     monkeypatch.setattr(cgroups, "_read", lambda path: f"0::{OWN}\n" if path == "/proc/self/cgroup" else plain(path))
-    monkeypatch.setattr(delegation, "ours", lambda paths: [])
+    monkeypatch.setattr(cgroup_delegation, "ours", lambda paths: [])
     return root
 
 

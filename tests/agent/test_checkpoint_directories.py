@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent.charges import Charge
-from headway_agent.file_formats import CUT, UNKNOWN, WHOLE, Verdict, check_directory
+from headway_agent.files.task_files import Charge
+from headway_agent.formats.file_formats import CUT, UNKNOWN, WHOLE, Verdict, check_directory
 
 
 @dataclasses.dataclass(frozen=True)

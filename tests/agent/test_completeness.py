@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from headway_agent import completeness as c
-from headway_agent.completeness import Knowledge, Snapshot, look
-from headway_agent.rounds import Closed
-from headway_agent.step_names import NamedStep
+from headway_agent.checkpoints import completeness as c
+from headway_agent.checkpoints.completeness import Knowledge, Snapshot, look
+from headway_agent.checkpoints.rounds import Closed
+from headway_agent.checkpoints.step_names import NamedStep
 
 
 def sig(number: int, size: int = 10) -> tuple[int, int, int]:

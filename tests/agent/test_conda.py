@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent import conda, environments
-from headway_agent.preparing import NotHere, Prepared, PrepareFailed, Work, prepare
+from headway_agent.prepare import conda, environments
+from headway_agent.prepare.steps import NotHere, Prepared, PrepareFailed, Work, prepare
 from tests.agent.channels import PLACEHOLDER, Channel, Link, Package, a_module, a_python
 from tests.agent.rattling import a_conda_node, needs_uv, solver_of
 from tests.agent.stores import Site80, a_bundle, a_wheel, a_work

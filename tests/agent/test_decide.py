@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headway_agent import decide as agent
-from headway_agent import progress
-from headway_agent.decide import (
+from headway_agent.decide import decide as agent
+from headway_agent.decide import unconfirmed_files
+from headway_agent.decide.decide import (
     Answered,
     CheckpointBad,
     EndAgent,
@@ -40,9 +40,9 @@ from headway_agent.decide import (
     next_call,
     sync_body,
 )
-from headway_agent.happenings import Act, Fact
-from headway_agent.keeping import Table
-from headway_agent.outcomes import name_outcome
+from headway_agent.decide.facts_and_acts import Act, Fact
+from headway_agent.decide.outcomes import name_outcome
+from headway_agent.keeper.table import Table
 
 T = "job1/1/0"
 
@@ -349,12 +349,12 @@ def test_a_machine_that_is_still_there_long_after_its_notice_stays() -> None:
     agent.decide(state, NoticeHeard("reclaimed", 20.0), 1.0)
     body, _ = exchange(state, full=True)
     assert body["notice"]["cause"] == "reclaimed"
-    due_s = progress.next_due_s(state)
+    due_s = unconfirmed_files.next_due_s(state)
     assert due_s is not None
     agent.decide(state, Ticked(), due_s - 1.0)
     assert state.notice is not None
     agent.decide(state, Ticked(), due_s)
-    assert progress.next_due_s(state) is None
+    assert unconfirmed_files.next_due_s(state) is None
     body, _ = exchange(state)
     assert body["full"]
     assert "notice" not in body

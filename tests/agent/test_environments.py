@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent import environments
-from headway_agent.preparing import Prepared, PrepareFailed, prepare
+from headway_agent.prepare import environments
+from headway_agent.prepare.steps import Prepared, PrepareFailed, prepare
 from tests.agent.stores import Site80, a_bundle, a_wheel, a_work
 
 UV = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -269,7 +269,7 @@ def test_the_key_has_all_that_decides_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_the_ranks_python_is_the_environments() -> None:
-    from headway_agent.launch import launch_of
+    from headway_agent.launch.ranks import launch_of
 
     duty = {"task": "a/1/0", "argv": ["/usr/bin/python3.11", "train.py"]}
     launch = launch_of(duty, "/t", "", 0, 0, Prepared(python="/env/bin/python"))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent import cgroups, facts
+from headway_agent.node import cgroups
+from headway_agent.node import granted as node_granted
 
 GB = 1 << 30
 UNLIMITED = "9223372036854771712"  # As version 1 writes it.
@@ -25,9 +26,9 @@ class Tree:
         self.root, self.monkeypatch = root, monkeypatch
         monkeypatch.setattr(cgroups, "MOUNT", str(root))
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
-        plain = facts._read
+        plain = node_granted._read
         memory = f"MemTotal:       {16 * GB // 1024} kB\n"
-        monkeypatch.setattr(facts, "_read", lambda path: memory if path == "/proc/meminfo" else plain(path))
+        monkeypatch.setattr(node_granted, "_read", lambda path: memory if path == "/proc/meminfo" else plain(path))
 
     def own(self, kind: str) -> None:
         plain = cgroups._read
@@ -46,7 +47,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
 
 
 def granted() -> tuple[float, int]:
-    return facts.cpus_granted(), facts.memory_granted()
+    return node_granted.cpus_granted(), node_granted.memory_granted()
 
 
 def test_without_limits_all_of_the_machine_is_granted(tree: Tree) -> None:

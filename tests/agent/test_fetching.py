@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent.cache import Cache
-from headway_agent.fetching import Remote, plain, shown
-from headway_agent.preparing import PrepareFailed, Unwanted, Work, prepare
+from headway_agent.prepare.cache import Cache
+from headway_agent.prepare.download import Remote, plain, shown
+from headway_agent.prepare.steps import PrepareFailed, Unwanted, Work, prepare
 from tests.agent.stores import Site80, a_work
 from tests.waiting import wait_until
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent.file_events import SILENT_S, Caught, FileEvents, Printed
-from headway_agent.inotify import Seen, Watcher
-from headway_agent.nodedir import FactLog
+from headway_agent.files.file_events import SILENT_S, Caught, FileEvents, Printed
+from headway_agent.files.inotify import Seen, Watcher
+from headway_agent.node.directory import FactLog
 from tests.waiting import wait_until
 
 KEY = "j1/1/0"

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway_agent.file_formats import CUT, UNKNOWN, WHOLE, Verdict, check
+from headway_agent.formats.file_formats import CUT, UNKNOWN, WHOLE, Verdict, check
 
 DATA = {
     "epoch": 3,

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from headway_agent import occupants, restoring, returned_files
-from headway_agent.charges import Charge, write_restored
-from headway_agent.occupants import Occupant
-from headway_agent.parts import Known, send_files
-from headway_agent.restoring import Bad, look, sealed
-from headway_agent.roots import PREFIX
-from headway_agent.storing import Folder, put
-from headway_agent.workdir import Workdir
-from headway_agent.workdir_notes import Note, turning_point_ns
+from headway_agent.checkpoints.roots import PREFIX
+from headway_agent.files import occupants, restore, returned_files
+from headway_agent.files.occupants import Occupant
+from headway_agent.files.parts import Known, send_files
+from headway_agent.files.restore import Bad, look, sealed
+from headway_agent.files.task_files import Charge, write_restored
+from headway_agent.files.workdir import Workdir
+from headway_agent.files.workdir_notes import Note, turning_point_ns
+from headway_agent.objects.folder import Folder, put
 
 
 class Saved:
@@ -56,7 +56,7 @@ def a_task(place: Path, saved: Saved, own: str | None, others: list[str], task: 
     resume: dict[str, Any] = {"step": 5, "key": own or others[0], "others": others if own else others[1:]}
     resume |= {} if own else {"own": False}
     checkpoints = f"{directory}/checkpoints"
-    restored = restoring.restore(saved.objects, resume["key"], checkpoints, lambda: None, resume["others"])
+    restored = restore.restore(saved.objects, resume["key"], checkpoints, lambda: None, resume["others"])
     write_restored(str(directory), resume, restored, look(checkpoints), "m")
     return Charge(f"j/2/{task}", str(directory), 7)
 
@@ -65,16 +65,16 @@ def test_a_node_gets_its_own_files_first_and_of_the_others_what_it_has_not(tmp_p
     first = saved.by(0, {"checkpoint-5/model": "weights", "checkpoint-5/rng_state_0": "0", "log": "of the first"})
     second = saved.by(1, {"checkpoint-5/rng_state_1": "1", "log": "of the second"})
     both = {"checkpoint-5/model": "weights", "checkpoint-5/rng_state_0": "0", "checkpoint-5/rng_state_1": "1"}
-    restoring.restore(saved.objects, first, str(tmp_path / "a"), lambda: None, [second])
+    restore.restore(saved.objects, first, str(tmp_path / "a"), lambda: None, [second])
     assert contents(tmp_path / "a") == {**both, "log": "of the first"}
-    found = restoring.restore(saved.objects, second, str(tmp_path / "b"), lambda: None, [first])
+    found = restore.restore(saved.objects, second, str(tmp_path / "b"), lambda: None, [first])
     assert contents(tmp_path / "b") == {**both, "log": "of the second"}
     assert found.theirs == {"checkpoint-5/model", "checkpoint-5/rng_state_0"}
 
 
 def test_a_file_and_a_folder_of_one_name_do_not_meet(tmp_path: Path, saved: Saved) -> None:
     first, second = saved.by(0, {"a": "file", "b/c": "inside"}), saved.by(1, {"a/x": "inside", "b": "file"})
-    restoring.restore(saved.objects, first, str(tmp_path / "at"), lambda: None, [second])
+    restore.restore(saved.objects, first, str(tmp_path / "at"), lambda: None, [second])
     assert contents(tmp_path / "at") == {"a": "file", "b/c": "inside"}
 
 
@@ -83,7 +83,7 @@ def test_damage_is_told_of_the_share_that_has_it(tmp_path: Path, saved: Saved) -
     (part,) = (tmp_path / "storage/jobs/j/1/parts").glob("1.*")
     part.write_bytes(b"something else")
     with pytest.raises(Bad) as found:
-        restoring.restore(saved.objects, first, str(tmp_path / "at"), lambda: None, [second])
+        restore.restore(saved.objects, first, str(tmp_path / "at"), lambda: None, [second])
     assert found.value.key == second
     assert not (tmp_path / "at").exists()
 

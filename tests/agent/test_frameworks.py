@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway_agent import frameworks
-from headway_agent.frameworks import FOLDERS, Found, found_in, is_kept, is_skipped, may_matter, sentence
+from headway_agent.checkpoints import frameworks
+from headway_agent.checkpoints.frameworks import FOLDERS, Found, found_in, is_kept, is_skipped, may_matter, sentence
 
 HABITS = [
     (

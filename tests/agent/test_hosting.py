@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headway_agent.hosting import probe
+from headway_agent.entrypoints.ssh_host import probe
 
 
 class Healthy(http.server.BaseHTTPRequestHandler):

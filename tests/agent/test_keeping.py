@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headway_agent.decide import Answered, KeeperListed, State, decide, sync_body
-from headway_agent.keeping import SIGKILL, SIGTERM, Table, replay, rewritten, to_line
-from headway_agent.pacing import PAUSE_S_MIN
-from headway_agent.wire import CONNECT_S_MAX
+from headway_agent.decide.decide import Answered, KeeperListed, State, decide, sync_body
+from headway_agent.keeper.table import SIGKILL, SIGTERM, Table, replay, rewritten, to_line
+from headway_agent.loop.pace import PAUSE_S_MIN
+from headway_agent.server_link.http import CONNECT_S_MAX
 
 T = "job1/1/0"
 

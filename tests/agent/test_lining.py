@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headway_agent import decide as agent
-from headway_agent import lining
-from headway_agent.decide import Exit, Go, Held, Hold, KeeperListed, Kept, RankExited, State, Stop, TaskOver
-from headway_agent.nodestate import ENDED, GOING, HOLDING, LINED, OVER, REFUSED, Task
+from headway_agent.decide import decide as agent
+from headway_agent.decide import waiting_line
+from headway_agent.decide.decide import Exit, Go, Held, Hold, KeeperListed, Kept, RankExited, State, Stop, TaskOver
+from headway_agent.decide.state import ENDED, GOING, HOLDING, LINED, OVER, REFUSED, Task
 from tests.agent.test_decide import a_duty, a_state, exchange, reported
 
 A, B, C = "a/1/0", "b/1/0", "c/1/0"
@@ -100,7 +100,7 @@ def test_whoever_is_called_back_is_given_back_and_the_next_moves_up() -> None:
     assert acts == [Stop(B, 0.0)]
     assert (state.tasks[B].phase, state.behind) == (REFUSED, {A: C})
     told = reported(state)[B]
-    assert (told["phase"], told["cause"]) == ("refused", lining.CALLED_BACK)
+    assert (told["phase"], told["cause"]) == ("refused", waiting_line.CALLED_BACK)
     assert begun(ends(state, A)) == [C]
 
 
@@ -115,7 +115,7 @@ def test_whoever_has_begun_is_not_called_back() -> None:
 def test_a_call_back_of_what_never_came_here_is_answered_too() -> None:
     state = a_state()
     exchange(state, duties=[{"task": B, "do": "back"}])
-    assert reported(state)[B]["cause"] == lining.CALLED_BACK
+    assert reported(state)[B]["cause"] == waiting_line.CALLED_BACK
 
 
 def test_when_a_place_is_wanted_for_somebody_else_nobody_of_its_line_begins() -> None:
@@ -176,15 +176,15 @@ def test_an_agent_that_starts_anew_waits_for_the_servers_word_of_the_line() -> N
 def test_only_what_has_not_begun_can_be_called_back(phase: str) -> None:
     state = a_state()
     state.tasks[B] = task = Task(B, phase, {"behind": A})
-    assert not lining.call_back(state, task, 1.0)
+    assert not waiting_line.call_back(state, task, 1.0)
 
 
 def test_a_line_that_was_left_does_not_move() -> None:
     state = a_state()
     for key in (A, B):
         state.tasks[key] = Task(key, HOLDING)
-    lining.set_behind(state, state.tasks[B], A)
-    lining.leave(state, state.tasks[B])
+    waiting_line.set_behind(state, state.tasks[B], A)
+    waiting_line.leave(state, state.tasks[B])
     state.tasks[A].phase = ENDED
     state.just_ended.append(A)
-    assert lining.turns(state) == []
+    assert waiting_line.turns(state) == []

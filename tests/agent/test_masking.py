@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway_agent import masking, shipping
-from headway_agent.masking import Mask
+from headway_agent.output import masking, packs
+from headway_agent.output.masking import Mask
 
 SECRET = b"s3cr3t-value-42"
 
@@ -54,11 +54,11 @@ def test_packs_and_tails_of_a_task_with_secrets_are_masked(tmp_path: Path) -> No
     assert (tmp_path / "secrets/values.json").stat().st_mode & 0o777 == 0o600
     log = tmp_path / "rank0.out"
     log.write_bytes(b"before " + SECRET[:6])
-    wanted = shipping.Wanted("j/1/0", str(tmp_path), {})
-    assert b"".join(shipping.make_pack([wanted], "k").pieces) == b"before "
+    wanted = packs.Wanted("j/1/0", str(tmp_path), {})
+    assert b"".join(packs.make_pack([wanted], "k").pieces) == b"before "
     log.write_bytes(b"before " + SECRET + b" after " + SECRET[:4])
-    over = shipping.Wanted("j/1/0", str(tmp_path), {"0/out": 7}, shipping.output_sizes(str(tmp_path)))
-    pack = shipping.make_pack([over], "k")
+    over = packs.Wanted("j/1/0", str(tmp_path), {"0/out": 7}, packs.output_sizes(str(tmp_path)))
+    pack = packs.make_pack([over], "k")
     assert b"".join(pack.pieces) == b"*" * len(SECRET) + b" after " + SECRET[:4]
     assert not pack.shrunk
-    assert SECRET.decode() not in shipping.output_tail(str(tmp_path), 0)
+    assert SECRET.decode() not in packs.output_tail(str(tmp_path), 0)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headway_agent import decide as agent
-from headway_agent.decide import (
+from headway_agent.decide import decide as agent
+from headway_agent.decide.decide import (
     ArtifactStored,
     CheckpointBad,
     CheckpointStored,
@@ -27,7 +27,7 @@ from headway_agent.decide import (
     State,
     TaskOver,
 )
-from headway_agent.storing import ID, Folder, StoreFailed, is_copy
+from headway_agent.objects.folder import ID, Folder, StoreFailed, is_copy
 from tests.agent import test_progress
 from tests.agent.test_progress import T, exchange
 

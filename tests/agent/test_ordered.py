@@ -10,29 +10,39 @@ from typing import Any
 
 import pytest
 
-from headway_agent import ordered
-from headway_agent.decide import Answered, Held, KeeperListed, NoticeHeard, Spawned, State, TaskOver, decide, sync_body
-from headway_agent.nodedir import NodeDir
-from headway_agent.progressing import machine_why
+from headway_agent.decide.decide import (
+    Answered,
+    Held,
+    KeeperListed,
+    NoticeHeard,
+    Spawned,
+    State,
+    TaskOver,
+    decide,
+    sync_body,
+)
+from headway_agent.entrypoints import ordered_node
+from headway_agent.files.watch import machine_why
+from headway_agent.node.directory import NodeDir
 
 SAID = {"node": "lab-1-0", "pool": "lab", "urls": "http://127.0.0.1:1", "notice_s": 60.0, "grace_s": 20.0}
 
 
-def a_node(place: Path, monkeypatch: pytest.MonkeyPatch, **said: Any) -> ordered.Node:
-    node = ordered.Node(NodeDir(str(place)), {**SAID, **said}, {})
+def a_node(place: Path, monkeypatch: pytest.MonkeyPatch, **said: Any) -> ordered_node.Node:
+    node = ordered_node.Node(NodeDir(str(place)), {**SAID, **said}, {})
     (place / "tasks" / "j1-1-0").mkdir(parents=True)
     node.agent = 1
-    monkeypatch.setattr("headway_agent.ordered.os.kill", lambda *_: None)
+    monkeypatch.setattr("headway_agent.entrypoints.ordered_node.os.kill", lambda *_: None)
     return node
 
 
 @pytest.mark.parametrize(
     ("life_s", "number", "why"),
     [
-        (50.0, signal.SIGUSR1, ordered.LIMIT),
-        (86400.0, signal.SIGUSR1, ordered.EVICTED),
-        (None, signal.SIGUSR1, ordered.WARNED),
-        (86400.0, signal.SIGTERM, ordered.ENDED),
+        (50.0, signal.SIGUSR1, ordered_node.LIMIT),
+        (86400.0, signal.SIGUSR1, ordered_node.EVICTED),
+        (None, signal.SIGUSR1, ordered_node.WARNED),
+        (86400.0, signal.SIGTERM, ordered_node.ENDED),
     ],
 )
 def test_the_notice_says_why_the_machine_goes(
@@ -63,7 +73,11 @@ def test_the_reason_travels_with_the_notice_and_with_the_end_of_each_task() -> N
         0.2,
     )
     decide(state, Spawned("j1/1/0", 1.0), 0.3)
-    decide(state, NoticeHeard("reclaimed", 20.0, ordered.LIMIT), 1.0)
-    assert sync_body(state, {}, 1.0)["notice"] == {"cause": "reclaimed", "seconds_left": 20.0, "why": ordered.LIMIT}
+    decide(state, NoticeHeard("reclaimed", 20.0, ordered_node.LIMIT), 1.0)
+    assert sync_body(state, {}, 1.0)["notice"] == {
+        "cause": "reclaimed",
+        "seconds_left": 20.0,
+        "why": ordered_node.LIMIT,
+    }
     decide(state, TaskOver("j1/1/0", {}, "", False, {}), 2.0)
-    assert state.tasks["j1/1/0"].outcome["detail"] == ordered.LIMIT  # type: ignore[index]
+    assert state.tasks["j1/1/0"].outcome["detail"] == ordered_node.LIMIT  # type: ignore[index]

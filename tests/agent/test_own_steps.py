@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from headway_agent import own_steps
-from headway_agent.own_steps import Steps
-from headway_agent.step_names import NamedStep
+from headway_agent.checkpoints import own_steps
+from headway_agent.checkpoints.own_steps import Steps
+from headway_agent.checkpoints.step_names import NamedStep
 
 Read = Callable[[str], NamedStep | None]
 

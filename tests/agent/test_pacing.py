@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent.decide import Answered, KeeperListed, State, decide, sync_body
-from headway_agent.nodedir import NodeDir
-from headway_agent.pacing import PAUSE_S_MAX, Pace, brings, outnumber
+from headway_agent.decide.decide import Answered, KeeperListed, State, decide, sync_body
+from headway_agent.loop.pace import PAUSE_S_MAX, Pace, brings, outnumber
+from headway_agent.node.directory import NodeDir
 
 ALWAYS = {"full": {"full": True, "duties": [{"task": "j/1/0"}]}, "again": {"resend": True}, "nothing": {"duties": []}}
 

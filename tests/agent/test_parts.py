@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
-from headway.core import manifests
-from headway_agent import pagecache, parts, restoring, storing
-from headway_agent.parts import Changed, Known, send_files, signature_of
-from headway_agent.restoring import Bad, look, restore, sealed
-from headway_agent.storing import Folder
+from headway.core.files import manifest_seal
+from headway_agent.files import parts
+from headway_agent.files import restore as file_restore
+from headway_agent.files.parts import Changed, Known, send_files, signature_of
+from headway_agent.files.restore import Bad, look, restore, sealed
+from headway_agent.objects import direct_io, folder
+from headway_agent.objects.folder import Folder
 
 MIB = 1 << 20
 
@@ -41,7 +43,7 @@ class Kept:
 
     def manifest(self, entries: list[dict[str, Any]]) -> str:
         manifest = {"version": 1, "how": "renamed", "files": entries}
-        storing.put(self.objects, "m.json", json.dumps(manifest).encode())
+        folder.put(self.objects, "m.json", json.dumps(manifest).encode())
         return "m.json"
 
 
@@ -143,9 +145,9 @@ class Damaging(Folder):
 def test_a_manifest_that_comes_damaged_is_read_again_and_never_restored(kept: Kept, tmp_path: Path) -> None:
     (kept.source / "a").write_bytes(b"content")
     manifest = json.dumps({"version": 1, "how": "renamed", "files": kept.send()[0]}).encode()
-    storing.put(kept.objects, "m.json", sealed(manifest))
+    folder.put(kept.objects, "m.json", sealed(manifest))
     assert json.loads(sealed(manifest))["files"] == json.loads(manifest)["files"]
-    for check in (restoring.is_whole, manifests.is_whole):
+    for check in (file_restore.is_whole, manifest_seal.is_whole):
         assert check(sealed(manifest))
         assert check(manifest), "one of an older agent"
         assert not check(sealed(manifest).replace(b'"a"', b'"b"'))
@@ -172,18 +174,18 @@ def test_what_cannot_be_kept_is_left_out_and_said(kept: Kept) -> None:
 
 def test_a_failed_send_goes_on_where_it_stopped(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     (kept.source / "model").write_bytes(os.urandom(150 * MIB))
-    finish = storing.FolderDraft.finish
+    finish = folder.FolderDraft.finish
     calls: list[str] = []
 
-    def fails_the_second_time(self: storing.FolderDraft, key: str) -> None:
+    def fails_the_second_time(self: folder.FolderDraft, key: str) -> None:
         calls.append(key)
         if len(calls) == 2:
             self.drop()
-            raise storing.StoreFailed("full")
+            raise folder.StoreFailed("full")
         finish(self, key)
 
-    monkeypatch.setattr(storing.FolderDraft, "finish", fails_the_second_time)
-    with pytest.raises(storing.StoreFailed):
+    monkeypatch.setattr(folder.FolderDraft, "finish", fails_the_second_time)
+    with pytest.raises(folder.StoreFailed):
         kept.send()
     assert kept.send()[1] == (150 - 64) * MIB
 
@@ -237,7 +239,7 @@ def test_a_disk_that_fails_past_the_page_cache_is_said(kept: Kept, monkeypatch: 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(storing.StoreFailed, match="no space left"):
+    with pytest.raises(folder.StoreFailed, match="no space left"):
         kept.send()
     assert not list((kept.storage / ".drafts").iterdir())
 
@@ -264,7 +266,7 @@ def test_names_that_could_not_be_synced_are_synced_by_the_next_try(kept: Kept, m
     """Its parts are known to be there: it writes none, and a power cut must not find them without names."""
     (kept.source / "model").write_bytes(os.urandom(MIB))
     synced: list[str] = []
-    sync = storing.sync_directory
+    sync = folder.sync_directory
 
     def fails_once(directory: str) -> None:
         synced.append(os.path.relpath(directory, kept.storage))
@@ -272,8 +274,8 @@ def test_names_that_could_not_be_synced_are_synced_by_the_next_try(kept: Kept, m
             raise OSError(errno.EIO, "Input/output error")
         sync(directory)
 
-    monkeypatch.setattr(storing, "sync_directory", fails_once)
-    with pytest.raises(storing.StoreFailed, match="input/output error"):
+    monkeypatch.setattr(folder, "sync_directory", fails_once)
+    with pytest.raises(folder.StoreFailed, match="input/output error"):
         kept.send()
     assert kept.send()[1] == 0
     assert synced.count("parts") == 2
@@ -312,7 +314,7 @@ def test_where_there_is_no_memory_for_a_buffer_no_thread_is_left_behind(
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     monkeypatch.setattr(parts, "_spare", [])
-    monkeypatch.setattr(pagecache, "buffer", none_left)
+    monkeypatch.setattr(direct_io, "buffer", none_left)
     with pytest.raises(OSError, match="Cannot allocate memory"):
         kept.send()
     assert threading.active_count() == before
@@ -326,7 +328,7 @@ def test_parts_that_adjoin_are_read_together() -> None:
         {"key": "a", "offset": 4, "size": 4},
         {"key": "b", "offset": 8, "size": 1},
     ]
-    assert [len(run) for run in restoring.runs(parts)] == [2, 1]
+    assert [len(run) for run in file_restore.runs(parts)] == [2, 1]
 
 
 def test_a_file_that_vanishes_while_its_directory_is_looked_at_hides_no_other(
@@ -342,15 +344,15 @@ def test_a_file_that_vanishes_while_its_directory_is_looked_at_hides_no_other(
             os.unlink(path)
         return real(path)
 
-    monkeypatch.setattr("headway_agent.restoring.os.lstat", lstat)
+    monkeypatch.setattr("headway_agent.files.restore.os.lstat", lstat)
     assert len(look(str(tmp_path))) == 19
 
 
 def test_a_part_that_came_short_once_is_read_again_before_its_checkpoint_counts_as_bad() -> None:
     import hashlib
 
-    from headway_agent.restoring import Bad, _checked
-    from headway_agent.storing import Missing
+    from headway_agent.files.restore import Bad, _checked
+    from headway_agent.objects.folder import Missing
 
     class Halves:
         """Storage whose first answers are too short."""
@@ -373,7 +375,7 @@ def test_a_part_that_came_short_once_is_read_again_before_its_checkpoint_counts_
 def test_the_first_pack_of_a_node_outlives_a_power_cut_with_the_directories_that_were_made_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway_agent.storing import store_in_folder
+    from headway_agent.objects.folder import store_in_folder
 
     synced: list[str] = []
     real = os.fsync
@@ -393,7 +395,7 @@ def test_the_first_pack_of_a_node_outlives_a_power_cut_with_the_directories_that
 def _goes_past_the_cache(probe: Path) -> bool:
     fd = os.open(probe, os.O_WRONLY | os.O_CREAT)
     try:
-        draft = pagecache.buffer(1 << 16)
+        draft = direct_io.buffer(1 << 16)
         fcntl.fcntl(fd, fcntl.F_SETFL, os.O_DIRECT)
         os.write(fd, draft)
     except OSError:

@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 
-from headway_agent import pagecache, parts, storing
-from headway_agent.pagecache import BLOCK_BYTES
-from headway_agent.parts import Changed, Known, send_files
-from headway_agent.restoring import look, restore
-from headway_agent.storing import Folder, StoreFailed
+from headway_agent.files import parts
+from headway_agent.files.parts import Changed, Known, send_files
+from headway_agent.files.restore import look, restore
+from headway_agent.objects import direct_io
+from headway_agent.objects import folder as object_folder
+from headway_agent.objects.direct_io import BLOCK_BYTES
+from headway_agent.objects.folder import Folder, StoreFailed
 
 KIB = 1 << 10
 SMALL, LARGE, LARGE_FILE, OBJECT = 64 * KIB, 256 * KIB, 700 * KIB, 300 * KIB
@@ -36,12 +38,12 @@ def _all_is_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "PART_BYTES_MAX", LARGE)
     monkeypatch.setattr(parts, "LARGE_FILE_BYTES", LARGE_FILE)
     monkeypatch.setattr(parts, "ALONE_BYTES_MAX", 100 * KIB)
-    monkeypatch.setattr(pagecache, "BYTES_MIN", 2 * BLOCK_BYTES)
+    monkeypatch.setattr(direct_io, "BYTES_MIN", 2 * BLOCK_BYTES)
     monkeypatch.setattr(parts, "_spare", [])
 
 
-class SlowDraft(storing.FolderDraft):
-    def write(self, piece: storing.Piece) -> None:
+class SlowDraft(object_folder.FolderDraft):
+    def write(self, piece: object_folder.Piece) -> None:
         for _ in range(20):
             hashlib.sha256(piece)  # Whoever reads is ahead: all buffers are in use.
         super().write(piece)
@@ -56,10 +58,10 @@ class Shaky(Folder):
         super().__init__(path)
         self.chance, self.fails = chance, 0.0
 
-    def draft(self) -> storing.FolderDraft:
+    def draft(self) -> object_folder.FolderDraft:
         if self.chance.random() < self.fails:
             raise StoreFailed("no room for another object")
-        return SlowDraft(self, os.path.join(self.path, storing.DRAFTS, str(self.chance.getrandbits(60))))
+        return SlowDraft(self, os.path.join(self.path, object_folder.DRAFTS, str(self.chance.getrandbits(60))))
 
     def place(self, key: str) -> str:
         if self.chance.random() < self.fails:
@@ -171,7 +173,7 @@ def test_each_round_of_a_changing_directory_comes_back_bit_for_bit(tmp_path: Pat
     chance = random.Random(seed)
     folder = Shaky(str(tmp_path / "storage"), random.Random(seed)) if seed % 2 else Folder(str(tmp_path / "storage"))
     Life(tmp_path, folder, "0", chance).live()
-    assert not list((tmp_path / "storage" / storing.DRAFTS).iterdir()), "half an object was left behind"
+    assert not list((tmp_path / "storage" / object_folder.DRAFTS).iterdir()), "half an object was left behind"
     assert not [thread.name for thread in threading.enumerate() if thread.name.endswith(" parts")]
 
 

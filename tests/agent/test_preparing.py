@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from headway_agent import inputs
-from headway_agent.cache import Cache
-from headway_agent.preparing import PrepareFailed, Unwanted, needed, prepare
+from headway_agent.prepare import inputs
+from headway_agent.prepare.cache import Cache
+from headway_agent.prepare.steps import PrepareFailed, Unwanted, needed, prepare
 from tests.agent.stores import Site80, a_bundle, a_manifest, a_work
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway_agent.printed_steps import PrintedSteps
+from headway_agent.output.printed_steps import PrintedSteps
 
 LINES: dict[str, dict[str, int]] = {
     "step 24 loss 0.3": {"step": 24},

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headway_agent import decide as agent
-from headway_agent import progress
-from headway_agent.decide import (
+from headway_agent.decide import decide as agent
+from headway_agent.decide import unconfirmed_files
+from headway_agent.decide.decide import (
     Answered,
     ArtifactStored,
     CheckpointBad,
@@ -36,7 +36,7 @@ from headway_agent.decide import (
     Troubled,
     Wrote,
 )
-from headway_agent.outcomes import how_ended
+from headway_agent.decide.outcomes import how_ended
 
 T = "job1/1/0"
 
@@ -88,8 +88,8 @@ def test_what_a_reply_does_not_answer_for_is_said_again_after_a_while() -> None:
     state = a_going()
     agent.decide(state, stored(), 1.0)
     exchange(state, now=1.0)
-    assert not progress.has_news(state, 1.5)
-    assert progress.has_news(state, 2.0)
+    assert not unconfirmed_files.has_news(state, 1.5)
+    assert unconfirmed_files.has_news(state, 2.0)
     assert exchange(state, now=2.0)[0]["checkpoints"]
 
 
@@ -143,14 +143,14 @@ def test_an_end_waits_for_its_files_however_long_they_take() -> None:
 
 def test_what_is_over_and_saves_for_long_is_told_with_how_far_it_has_come() -> None:
     state = over_and_unkept()
-    due_s = progress.next_due_s(state)
-    assert due_s == 2.0 + progress.SAVING_S_MIN
+    due_s = unconfirmed_files.next_due_s(state)
+    assert due_s == 2.0 + unconfirmed_files.SAVING_S_MIN
     assert not [each for each in agent.sync_body(state, {}, 2.0)["reports"] if "saving" in each]
     agent.decide(state, NotAnswered(), 2.1)
     agent.decide(state, Ticked(), due_s)
     (report,) = agent.sync_body(state, {}, due_s + 1.0)["reports"]
     assert report["phase"] == "running"
-    assert report["saving"]["over_ago_s"] == progress.SAVING_S_MIN + 1.0
+    assert report["saving"]["over_ago_s"] == unconfirmed_files.SAVING_S_MIN + 1.0
     assert report["saving"]["outcome"]["cause"] is None
     agent.decide(state, NotAnswered(), 6.0)
     agent.decide(state, Salvaging(T, 30, 100), 7.0)
@@ -162,13 +162,13 @@ def test_what_is_kept_at_once_is_not_told_to_be_saving() -> None:
     state = over_and_unkept()
     agent.decide(state, Salvaged(T), 2.5)
     assert phase(state) == "ended"
-    assert progress.next_due_s(state) is None
+    assert unconfirmed_files.next_due_s(state) is None
 
 
 def test_a_machine_that_goes_tells_what_was_lost_and_that_is_no_success() -> None:
     state = over_and_unkept()
     agent.decide(state, NoticeHeard("reclaimed", 30.0), 5.0)
-    last_s = 35.0 - progress.LAST_WORDS_S
+    last_s = 35.0 - unconfirmed_files.LAST_WORDS_S
     agent.decide(state, Ticked(), last_s - 1.0)
     assert phase(state) == "over"
     agent.decide(state, Ticked(), last_s)
@@ -225,8 +225,8 @@ def test_steps_ride_along_and_have_a_sync_of_their_own_only_now_and_then() -> No
     state = a_going()
     state.steps_at_s = 10.0
     agent.decide(state, Stepped(T, 7), 10.5)
-    assert not progress.has_news(state, 14.9)
-    assert progress.has_news(state, 15.0)
+    assert not unconfirmed_files.has_news(state, 14.9)
+    assert unconfirmed_files.has_news(state, 15.0)
     assert exchange(state, now=11.0)[0]["steps"] == {T: 7}
     assert "steps" not in exchange(state, now=12.0)[0]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from headway.engines import agent_zip
-from headway_agent import decide
-from headway_agent.nodedir import boottime_s
+from headway_agent.decide import decide
+from headway_agent.node.directory import boottime_s
 from tests.agent.home import Node, alive
 from tests.waiting import PATIENCE_S, wait_until
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent.file_formats import CUT, UNKNOWN, WHOLE, check, check_directory
-from headway_agent.saved_steps import step_of
-from headway_agent.step_names import step_in
+from headway_agent.checkpoints.step_names import step_in
+from headway_agent.formats.file_formats import CUT, UNKNOWN, WHOLE, check, check_directory
+from headway_agent.formats.saved_steps import step_of
 from tests.real.torching import torch_python
 
 SCRIPT = Path(__file__).with_name("real_files.py")

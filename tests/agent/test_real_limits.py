@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headway_agent import cgroups
+from headway_agent.node import cgroups
 from tests.agent.home import Node, a_node, alive
 from tests.agent.stores import Site80, a_bundle, a_wheel
 from tests.waiting import wait_until
@@ -86,7 +86,7 @@ def test_a_node_in_a_limited_control_group_has_no_more_than_that(version: str, m
     monkeypatch.setenv("HEADWAY_AGENT_CGROUPS", version)
     group = cgroups.make("/tests", f"facts-{os.getpid()}", 96 * MB)
     assert group is not None
-    told = "from headway_agent import facts; print(facts.memory_granted())"
+    told = "from headway_agent.node import granted; print(granted.memory_granted())"
     words = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', group.procs, sys.executable, "-c", told]
     try:
         said = subprocess.run(words, check=True, capture_output=True, text=True).stdout

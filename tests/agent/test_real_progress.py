@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headway_agent.progressing import WATCH_AFTER_S
+from headway_agent.files.watch import WATCH_AFTER_S
 from tests.agent.home import Node, a_node
 from tests.waiting import wait_until
 

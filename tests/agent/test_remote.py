@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from headway.core.errors import Unavailable
-from headway_agent.parts import Known, send_files, signature_of
-from headway_agent.remote import PAUSE_S_MAX, Link, Remote
-from headway_agent.restoring import Bad, _checked
-from headway_agent.storing import Missing, StoreFailed, StoreRefused
-from headway_agent.wire import Home
+from headway_agent.files.parts import Known, send_files, signature_of
+from headway_agent.files.restore import Bad, _checked
+from headway_agent.objects.folder import Missing, StoreFailed, StoreRefused
+from headway_agent.objects.remote import PAUSE_S_MAX, Link, Remote
+from headway_agent.server_link.http import Home
 from tests.api.serving import Serving
 from tests.buckets import seaweed
 from tests.faults import FaultyProxy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway_agent import rounds as r
-from headway_agent.rounds import Closed, Rounds
+from headway_agent.checkpoints import rounds as r
+from headway_agent.checkpoints.rounds import Closed, Rounds
 
 
 def saved(known: Rounds, path: str, at_s: float, whole: bool = True, source: str = "") -> None:

@@ -17,8 +17,8 @@ from unittest import mock
 
 import pytest
 
-from headway_agent import s3
-from headway_agent.preparing import PrepareFailed, prepare
+from headway_agent.prepare import s3
+from headway_agent.prepare.steps import PrepareFailed, prepare
 from tests.agent.stores import a_work
 from tests.buckets import watched
 from tests.waiting import wait_until

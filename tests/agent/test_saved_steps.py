@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway_agent.pickled_data import Loading
-from headway_agent.pickles import Cut, Odd, TooLong
-from headway_agent.saved_steps import step_of
+from headway_agent.formats.pickled_data import Loading
+from headway_agent.formats.pickles import Cut, Odd, TooLong
+from headway_agent.formats.saved_steps import step_of
 
 SAID = (
     ({"global_step": 40, "epoch": 3, "state_dict": {}}, ("step", 40)),

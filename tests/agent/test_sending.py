@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway_agent.sending import SENT, Sent
+from headway_agent.files.upload_journal import SENT, Sent
 
 
 def test_parts_that_arrived_are_known_to_the_next_agent_in_the_same_place_only(tmp_path: Path) -> None:

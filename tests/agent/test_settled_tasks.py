@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent import settled_tasks
-from headway_agent.nodedir import NodeDir
+from headway_agent.node import settled_tasks
+from headway_agent.node.directory import NodeDir
 from tests.waiting import wait_until
 
 

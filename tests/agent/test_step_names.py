@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway_agent.step_names import half_written, shape_of, shard_of, step_in
+from headway_agent.checkpoints.step_names import half_written, shape_of, shard_of, step_in
 
 STEPS = {
     # Lightning

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway_agent.stillness import without_halves
+from headway_agent.checkpoints.stillness import without_halves
 
 S = 10**9
 MODEL, OPTIMIZER = (1000, 100 * S, 1), (1000, 100 * S + S // 5, 2)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headway.core.causes import TABLE, Again
+from headway.core.job.causes import TABLE, Again
 from headway.core.model import Cause
-from headway_agent import symptoms
-from headway_agent.limiting import Sample, Watch, judge
-from headway_agent.outcomes import Exit, name_outcome
-from headway_agent.policies import match
+from headway_agent.decide import symptoms
+from headway_agent.decide.outcomes import Exit, name_outcome
+from headway_agent.limits.rules import Sample, Watch, judge
+from headway_agent.output.log_policies import match
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 12, in <module>\n    main()\n'
 

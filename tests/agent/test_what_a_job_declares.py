@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headway_agent import completeness
-from headway_agent.completeness import DECLARED, RENAMED, SETTLED, Knowledge
-from headway_agent.launch import launch_of
+from headway_agent.checkpoints import completeness
+from headway_agent.checkpoints.completeness import DECLARED, RENAMED, SETTLED, Knowledge
+from headway_agent.launch.ranks import launch_of
 
 FIRST = {"s.json": (10, 1, 1)}
 SECOND = {"s.json": (10, 2, 2)}

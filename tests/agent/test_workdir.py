@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from headway_agent import frameworks, occupants, returned_files, workdir, workdir_notes
-from headway_agent.inotify import CLOSED, FOUND, MADE, MOVED, Seen, Watcher
-from headway_agent.roots import PREFIX
-from headway_agent.workdir import Workdir
-from headway_agent.workdir_notes import Note
+from headway_agent.checkpoints import frameworks
+from headway_agent.checkpoints.roots import PREFIX
+from headway_agent.files import occupants, returned_files, workdir, workdir_notes
+from headway_agent.files.inotify import CLOSED, FOUND, MADE, MOVED, Seen, Watcher
+from headway_agent.files.workdir import Workdir
+from headway_agent.files.workdir_notes import Note
 
 
 def tick() -> int:

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from headway.api.app import create_app
-from headway.api.following import Standing
-from headway.api.listening import http_server
-from headway.api.services import Hub, Services
-from headway.control.cycle import Cycle
-from headway.control.leadership import Away
-from headway.control.sealing import KeyRing
-from headway.control.thread import ControlThread
+from headway.api.web.follower_proxy import Standing
+from headway.api.web.http_server import http_server
+from headway.api.web.services import Hub, Services
+from headway.control.access.sealing import KeyRing
+from headway.control.leader.cycle import Cycle
+from headway.control.leader.election import Away
+from headway.control.leader.thread import ControlThread
 from headway.core.model import Pool
 from headway.settings import Settings
 from headway.storage.folder import FolderStorage
 from headway.storage.protocol import Storage
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Store
 from tests.waiting import PATIENCE_S, wait_until
 

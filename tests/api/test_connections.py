@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.api.connections import Guests, Limits, Phase
+from headway.api.web.connections import Guests, Limits, Phase
 from tests.api.serving import TOKEN, Follower, Serving
 from tests.waiting import PATIENCE_S, wait_until
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.bundles import Manifest, packed
 from headway.core.errors import Unavailable
+from headway.core.spec.bundle import Manifest, packed
 from headway.storage.folder import FolderStorage
 from tests.api.serving import Serving
 
@@ -164,7 +164,7 @@ def test_a_list_of_a_bundle_that_comes_damaged_is_read_again_and_never_shown(tmp
 
 
 def test_a_log_that_comes_cut_is_read_again_and_never_shown(tmp_path: Path) -> None:
-    from headway.api.logs import read_piece
+    from headway.api.routes.logs import read_piece
     from headway.store.protocol import LogRange
 
     storage = Damaging(tmp_path / "objects")
@@ -184,7 +184,7 @@ def test_a_log_that_comes_cut_is_read_again_and_never_shown(tmp_path: Path) -> N
 def test_a_piece_of_a_log_that_is_damaged_or_lost_is_said_to_be_and_never_shown(tmp_path: Path) -> None:
     import zlib
 
-    from headway.api.logs import Piece, read_piece
+    from headway.api.routes.logs import Piece, read_piece
     from headway.store.protocol import LogRange
 
     storage = Damaging(tmp_path / "objects")

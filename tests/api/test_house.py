@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.shares import Use
-from headway.store.sql import SqlStore
+from headway.core.scheduling.shares import Use
+from headway.store.sql.store import SqlStore
 from tests.api.serving import Serving
 
 MANY = 20_000

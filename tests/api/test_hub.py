@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from headway.api.services import Hub
-from headway.control.cycle import Published
+from headway.api.web.services import Hub
+from headway.control.leader.cycle import Published
 
 
 async def woken(hub: Hub, after: int) -> bool:

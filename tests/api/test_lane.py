@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from headway.api import lane
+from headway.api.web import fast_path
 from tests.api.serving import Serving
 
 LARGE = 20_000
@@ -21,7 +21,7 @@ STRANGER = {"Authorization": "Bearer guessed"}
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving, Serving]]:
     """A server with the lane, and one without."""
     with pytest.MonkeyPatch.context() as patch, Serving(_folder(tmp_path_factory), request_bytes_max=LARGE) as fast:
-        patch.setattr(lane, "HOT", frozenset())
+        patch.setattr(fast_path, "HOT", frozenset())
         with Serving(_folder(tmp_path_factory), request_bytes_max=LARGE) as ordinary:
             for each in (fast, ordinary):
                 each.join()

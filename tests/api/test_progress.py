@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.core.bundles import packed, read_manifest
+from headway.core.spec.bundle import packed, read_manifest
 from tests.api.serving import Serving
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from headway.api.sealed import WINDOW, Heard
-from headway_agent.remote import Remote
-from headway_agent.storing import StoreFailed
-from headway_agent.wire import Connection, Home, Unreachable
+from headway.api.web.sealed_calls import WINDOW, Heard
+from headway_agent.objects.folder import StoreFailed
+from headway_agent.objects.remote import Remote
+from headway_agent.server_link.http import Connection, Home, Unreachable
 from tests.api.serving import Serving
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.api.sharing import FRESH_S, KEPT_BYTES_MAX, Looks
-from headway.store.memory import MemoryStore
+from headway.api.web.shared_reads import FRESH_S, KEPT_BYTES_MAX, Looks
+from headway.store.memory.store import MemoryStore
 from headway.store.protocol import LogRange
 from tests.api.serving import Serving
 from tests.waiting import PATIENCE_S, wait_until

@@ -10,7 +10,8 @@ import pytest
 from tests.client.fake_server import FakeServer
 
 HEAVY = {
-    "alembic", "asyncio", "email", "fastapi", "headway.cli.run", "headway.wiring", "http.client", "httpx", "pydantic",
+    "alembic", "asyncio", "email", "fastapi", "headway.cli.commands.run", "headway.wiring", "http.client", "httpx",
+    "pydantic",
     "rich", "sqlalchemy", "ssl", "starlette", "structlog", "subprocess", "uvicorn", "yaml",
 }  # fmt: skip
 # Of the core only words: its model and its descriptions of jobs were a third of what `headway ps` cost.

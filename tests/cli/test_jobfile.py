@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.cli.jobfile import parse
+from headway.cli.frame.yaml import parse
 
 
 @pytest.mark.parametrize(

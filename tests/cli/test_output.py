@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headway.cli import exits
+from headway.cli.frame import exits
 from headway.cli.main import ALIASES, COMMANDS
 from tests.client.fake_server import FakeServer
 

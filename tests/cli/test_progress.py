@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headway.cli import pages
-from headway.cli.output import Output
+from headway.cli.frame.output import Output
+from headway.cli.screen import jobs as job_pages
 from tests.client.fake_server import FakeServer
 
 
@@ -169,7 +169,7 @@ def test_a_bundle_is_sent_and_shown_when_the_job_is_submitted(fake: FakeServer, 
 def test_the_account_of_lost_work_is_one_line() -> None:
     loss = {"steps": 12, "seconds": 90.0, "money": 0.5}
     account = {"total": loss, "by_cause": {"node_lost": loss, "preempted": {"steps": 0, "seconds": 0.0}}}
-    assert pages.lost(account) == "12 steps, 1 m 30 s, 0.50 in money (node_lost: 12 steps, 1 m 30 s, 0.50 in money)"
-    assert pages.lost({"total": {}, "by_cause": {"preempted": {}}}) == "nothing"
-    assert pages.lost(None) == ""
-    assert pages.checkpoints(Output(), [], 0.0) == ""
+    assert job_pages.lost(account) == "12 steps, 1 m 30 s, 0.50 in money (node_lost: 12 steps, 1 m 30 s, 0.50 in money)"
+    assert job_pages.lost({"total": {}, "by_cause": {"preempted": {}}}) == "nothing"
+    assert job_pages.lost(None) == ""
+    assert job_pages.checkpoints(Output(), [], 0.0) == ""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headway.cli.output import Output
-from headway.cli.rehearsal import Stages, warn_of_overwriting
+from headway.cli.commands.rehearsal import Stages, warn_of_overwriting
+from headway.cli.frame.output import Output
 from headway.client import rehearsal
 from tests.client.fake_server import FakeServer
 from tests.waiting import wait_until

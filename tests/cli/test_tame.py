@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.cli.tame import Tame
+from headway.cli.screen.terminal_filter import Tame
 from tests.cli.test_terminal import on_terminal
 from tests.client.fake_server import FakeServer
 

@@ -65,7 +65,7 @@ def test_what_a_terminal_would_obey_is_spelled_out(fake: FakeServer, words: list
 
 
 def test_names_that_a_program_reads_are_exact() -> None:
-    from headway.cli.output import Output, harmless
+    from headway.cli.frame.output import Output, harmless
 
     assert harmless("a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc"
     assert harmless("two\nlines\t\x00", lines=True) == "two\nlines\t\\x00"

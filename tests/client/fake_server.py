@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from headway.core.bundles import unpack
+from headway.core.spec.bundle import unpack
 from tests.waiting import wait_until
 
 TOKEN = "a-token"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.client import bundle, ignoring
+from headway.client.code import bundle, ignored_files
 from headway.client.sdk import Client
 from headway.core.errors import BadInput
 from tests.client.fake_server import FakeServer
@@ -280,12 +280,12 @@ def facts(path: Path) -> list[int]:
 def test_the_root_of_a_project_is_gits_top_or_the_nearest_mark(tmp_path: Path) -> None:
     inner = tmp_path / "a/b/c"
     inner.mkdir(parents=True)
-    if ignoring.project_root(str(tmp_path)) is not None:
+    if ignored_files.project_root(str(tmp_path)) is not None:
         pytest.skip("the place of the tests is itself a project")
-    assert ignoring.project_root(str(inner)) is None
+    assert ignored_files.project_root(str(inner)) is None
     (tmp_path / "a/b/headway.toml").touch()
-    assert ignoring.project_root(str(inner)) == str(tmp_path / "a/b")
+    assert ignored_files.project_root(str(inner)) == str(tmp_path / "a/b")
     (tmp_path / "a/b/c/pyproject.toml").touch()
-    assert ignoring.project_root(str(inner)) == str(inner)
+    assert ignored_files.project_root(str(inner)) == str(inner)
     git(tmp_path / "a", "init", "-q")
-    assert ignoring.project_root(str(inner)) == str(tmp_path / "a")
+    assert ignored_files.project_root(str(inner)) == str(tmp_path / "a")

@@ -14,7 +14,7 @@ import pytest
 
 import headway
 from headway.client import calls
-from headway.client.bundle import Bundle
+from headway.client.code.bundle import Bundle
 from headway.core.errors import BadInput
 from headway.training import calling
 from tests.client.fake_server import FakeServer

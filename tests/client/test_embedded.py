@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from headway import settings
-from headway.client import embedded
+from headway.client.connection import embedded
 from headway.core.errors import Unavailable
 from tests.waiting import wait_until
 

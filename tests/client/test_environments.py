@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.client import environments
+from headway.client.code import environments
 from headway.core.errors import BadInput
 
 HEADER = '# /// script\n# dependencies = ["numpy"]\n# ///\nprint(1)\n'

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.client.http import Answer, error_from, healthy
+from headway.client.connection.http import Answer, error_from, healthy
 from headway.client.sdk import Client
 from headway.core.errors import BadInput, Conflict, HeadwayError, NotAllowed, NotFound, Unavailable
 from headway.settings import Settings

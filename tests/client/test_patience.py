@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from headway import settings
-from headway.client import patience
-from headway.client.patience import MET_MOST, Acquaintances, hint_for, worth_waiting_s
+from headway.client.connection import patience
+from headway.client.connection.patience import MET_MOST, Acquaintances, hint_for, worth_waiting_s
 from headway.client.sdk import Client
 from headway.core.errors import Unavailable
 from tests.certificates import certified

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headway.client.preparing import Packing, Prepared, prepare, take_packing
-from headway.client.script import describe_job
+from headway.client.code.prepared_job import Packing, Prepared, prepare, take_packing
+from headway.client.code.script import describe_job
 from headway.core.errors import BadInput
-from headway.core.spec import read_spec
+from headway.core.spec.job import read_spec
 
 ENV = {"PATH": "/usr/bin:/bin", "VIRTUAL_ENV": "/nowhere", "LANG": "C.UTF-8"}
 

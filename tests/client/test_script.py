@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.client.script import describe_job, interpreter
+from headway.client.code.script import describe_job, interpreter
 from headway.core.errors import BadInput
-from headway.core.spec import read_spec
+from headway.core.spec.job import read_spec
 
 
 def executable(path: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.client.traces import Opened, _read_written
-from headway.core.rehearsal import FileSeen
+from headway.core.rehearsal.verdict import FileSeen
 
 LISTED = """in /n/tasks/j-1-0/checkpoints
 -rw-r--r-- 1 0 0 2048 Nov 16 19:16 /n/tasks/j-1-0/checkpoints/last.pt

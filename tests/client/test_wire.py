@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headway.client.wire import Broken, Wire
+from headway.client.connection.http_socket import Broken, Wire
 
 Ask = Callable[[bytes], tuple[int, dict[str, str], bytes]]
 

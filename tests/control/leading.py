@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from headway.control.cycle import Ask, Cycle, Published
-from headway.control.desk import Command
+from headway.control.leader.cycle import Ask, Cycle, Published
+from headway.control.state.transaction import Command
 from headway.core.model import Pool
-from headway.core.sync_request import read_sync
+from headway.core.protocol.sync_request import read_sync
 from headway.settings import Settings
 from headway.store.protocol import Store
 from tests.builders import NOW

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from headway.control.commands import Stop, Submit
-from headway.core.lifecycle import step
+from headway.control.jobs.commands import Stop, Submit
+from headway.core.job.lifecycle import step
+from headway.core.job.signals import ClaimOverdue, TaskEnded
 from headway.core.model import Cause, State
-from headway.core.signals import ClaimOverdue, TaskEnded
-from headway.core.sync_request import read_sync
-from headway.store.memory import MemoryStore
-from headway_agent import decide as agent
-from headway_agent.decide import Answered, Exit, Go, Held, Hold, KeeperListed, NotAnswered, RankExited, TaskOver
+from headway.core.protocol.sync_request import read_sync
+from headway.store.memory.store import MemoryStore
+from headway_agent.decide import decide as agent
+from headway_agent.decide.decide import Answered, Exit, Go, Held, Hold, KeeperListed, NotAnswered, RankExited, TaskOver
 from tests.builders import BROKEN, FINE, a_spec
 from tests.control.leading import Leader
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from headway.control.commands import Submit
-from headway.control.performer import Saw
-from headway.control.syncing import LateCall, StaleAgent
+from headway.control.jobs.commands import Submit
+from headway.control.leader.engine_calls import Saw
+from headway.control.nodes.sync import LateCall, StaleAgent
 from headway.core.model import Job, Pool, State
-from headway.core.sync_request import read_sync
+from headway.core.protocol.sync_request import read_sync
 from headway.engines.protocol import Sight, Sighting, Sightings
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Store
 from tests.builders import a_spec
 from tests.control.leading import Leader

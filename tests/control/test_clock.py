@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from headway.control.clock import SLEW, SteadyClock
-from headway.control.commands import Submit
-from headway.control.cycle import Cycle
-from headway.control.thread import ControlThread
+from headway.control.jobs.commands import Submit
+from headway.control.leader.clock import SLEW, SteadyClock
+from headway.control.leader.cycle import Cycle
+from headway.control.leader.thread import ControlThread
 from headway.core.model import Pool
 from headway.settings import Settings
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from tests.builders import a_spec
 from tests.waiting import wait_until
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from headway.control.bundles import Shelf, content_key, manifest_key
-from headway.control.collecting import ORPHAN_S, REST_S, SWEEP_EVERY_S, Collecting
-from headway.control.commands import ForgetJob, Submit
-from headway.control.repeating import forked
-from headway.core.bundles import Manifest, read_manifest
+from headway.control.files.bundles import Shelf, content_key, manifest_key
+from headway.control.files.garbage import ORPHAN_S, REST_S, SWEEP_EVERY_S, Collecting
+from headway.control.jobs.commands import ForgetJob, Submit
+from headway.control.jobs.derive import forked
 from headway.core.errors import Conflict
-from headway.core.spec import read_spec
+from headway.core.spec.bundle import Manifest, read_manifest
+from headway.core.spec.job import read_spec
 from headway.storage.folder import FolderStorage
 from tests.control.test_progress import Played
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from headway.cli.house_pages import request
-from headway.control.dry_run import rendered
+from headway.cli.screen.cluster import request
+from headway.control.nodes.render import rendered
 from headway.core.errors import BadInput
-from headway.core.grow import Order
+from headway.core.growth.grow import Order
 from headway.core.model import NodeId, Pool, Resources
 from headway.engines import agent_zip
 from headway.engines.local import LocalEngine

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headway.control.foresight import KEPT_S, Foresight
+from headway.control.state.forecast_cache import KEPT_S, Foresight
 from headway.core import explain
 from headway.core.model import Job, Node, Resources
-from headway.core.scheduler import View, plan, view_of
-from headway.core.spec import JobSpec
+from headway.core.scheduling.scheduler import View, plan, view_of
+from headway.core.spec.job import JobSpec
 from tests.builders import NOW, running
 
 SPEC = JobSpec(("true",), "train", resources=Resources(2.0, 0, 0), wall_s_max=600.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headway.control.commands import Submit
-from headway.control.giving_back import ReleasedByHand, ReleaseNode
+from headway.control.jobs.commands import Submit
+from headway.control.nodes.release import ReleasedByHand, ReleaseNode
 from headway.core.errors import Conflict
 from headway.core.model import State
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from tests.builders import a_spec
 from tests.control.leading import Leader
 

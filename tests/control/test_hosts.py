@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from headway.control.commands import Submit
-from headway.control.from_file import Given, set_up
-from headway.control.performer import Released, Saw
-from headway.control.setting_up import SetPool
+from headway.control.cluster.commands import SetPool
+from headway.control.jobs.commands import Submit
+from headway.control.leader.engine_calls import Released, Saw
+from headway.control.server.config_file import Given, set_up
 from headway.core.errors import BadInput
-from headway.core.grow import Order, Release
-from headway.core.lifecycle import only_saves
+from headway.core.growth.grow import Order, Release
+from headway.core.job.lifecycle import only_saves
 from headway.core.model import Cause, Pool, State
-from headway.core.pool_spec import Engines
+from headway.core.spec.pool import Engines
 from headway.engines.protocol import Sight, Sighting, Sightings
 from headway.engines.ssh_options import read_options
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Batch, Setup
 from tests.builders import a_spec
 from tests.control.leading import Leader

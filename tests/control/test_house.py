@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from headway.control.changing import ChangeJob, EachOf
-from headway.control.commands import Stop, Submit
-from headway.control.firing import SetSchedule
-from headway.control.outlook import PlanJob, PlanQueue
-from headway.control.performer import Released, Saw
-from headway.control.planning import SaveUse
-from headway.control.setting_up import CloseNode, DropPool, DropQueue, PoolGone, SetLicences, SetPool, SetQueue
+from headway.control.cluster.commands import CloseNode, DropPool, DropQueue, PoolGone, SetLicences, SetPool, SetQueue
+from headway.control.jobs.change import ChangeJob, EachOf
+from headway.control.jobs.commands import Stop, Submit
+from headway.control.jobs.plan_query import PlanJob, PlanQueue
+from headway.control.jobs.schedules import SetSchedule
+from headway.control.leader.engine_calls import Released, Saw
+from headway.control.leader.placement import SaveUse
 from headway.core.errors import BadInput, Conflict, NotFound
-from headway.core.grow import Release
+from headway.core.growth.grow import Release
 from headway.core.model import Job, State
-from headway.core.scheduler import why_waiting
-from headway.core.spec import read_spec
+from headway.core.scheduling.scheduler import why_waiting
+from headway.core.spec.job import read_spec
 from headway.engines.protocol import Sight, Sighting, Sightings
 from headway.settings import Settings
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from headway.store.protocol import JobFilter
 from tests.control.leading import Leader
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from headway.control.commands import ForgetJob, Submit
-from headway.control.desk import Command
-from headway.control.housekeeping import ORPHAN_S, REST_S, SWEEP_EVERY_S, Housekeeping
-from headway.control.logs import Join
+from headway.control.files.log_index import Join
+from headway.control.files.log_upkeep import ORPHAN_S, REST_S, SWEEP_EVERY_S, Housekeeping
+from headway.control.jobs.commands import ForgetJob, Submit
+from headway.control.state.transaction import Command
 from headway.core.errors import NotFound, Unavailable
 from headway.settings import Settings
 from headway.storage.folder import FolderStorage
 from headway.storage.protocol import Kept
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Store
-from headway.store.sql import SqlStore
+from headway.store.sql.store import SqlStore
 from tests.builders import NOW, a_spec
 from tests.control.leading import Leader
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from headway.control.commands import Why
-from headway.control.from_file import Given, set_up
-from headway.control.setting_up import SetPool
+from headway.control.cluster.commands import SetPool
+from headway.control.jobs.commands import Why
+from headway.control.server.config_file import Given, set_up
 from headway.core.errors import BadInput, Unavailable
 from headway.core.model import Job, Pool, State
 from headway.core.units import show_duration
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Batch, Setup, Store
 from tests.control.leading import Leader
 from tests.control.test_calls import FACTS, a_leader_with_a_running_job, reply_to

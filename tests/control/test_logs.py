@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.control.commands import ForgetJob, Submit
-from headway.control.cycle import Ask
-from headway.control.logs import SwapLogs, TrimLogs, to_join, to_trim
+from headway.control.files.log_index import SwapLogs, TrimLogs, to_join, to_trim
+from headway.control.jobs.commands import ForgetJob, Submit
+from headway.control.leader.cycle import Ask
 from headway.core.errors import BadInput
 from headway.core.model import State
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from headway.store.protocol import LogRange
 from tests.builders import a_spec
 from tests.control.leading import Leader

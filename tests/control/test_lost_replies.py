@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from headway.control.commands import Stop, Submit
+from headway.control.jobs.commands import Stop, Submit
 from headway.core.model import State
-from headway.core.sync_request import read_sync
-from headway.store.memory import MemoryStore
-from headway_agent import decide as agent
-from headway_agent.decide import Answered, Held, KeeperListed, NotAnswered, sync_body
+from headway.core.protocol.sync_request import read_sync
+from headway.store.memory.store import MemoryStore
+from headway_agent.decide import decide as agent
+from headway_agent.decide.decide import Answered, Held, KeeperListed, NotAnswered, sync_body
 from tests.builders import a_spec
 from tests.control.leading import Leader
 

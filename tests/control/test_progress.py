@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from headway.control.commands import Submit, Why
-from headway.control.cycle import Ask
-from headway.control.progress import SAVE_STEPS_S
-from headway.control.repeating import Pin, Preempt
-from headway.control.views import detail
+from headway.control.jobs.commands import Submit, Why
+from headway.control.jobs.derive import Pin, Preempt
+from headway.control.leader.cycle import Ask
+from headway.control.nodes.file_reports import SAVE_STEPS_S
+from headway.control.views.jobs import detail
 from headway.core.errors import BadInput, Conflict, HeadwayError, NotFound
 from headway.core.explain import explain_state
 from headway.core.model import Cause, Job, State
-from headway.core.spec import read_spec
-from headway.core.sync_request import read_sync
-from headway.store.memory import MemoryStore
+from headway.core.protocol.sync_request import read_sync
+from headway.core.spec.job import read_spec
+from headway.store.memory.store import MemoryStore
 from tests.control.leading import Leader
 
 

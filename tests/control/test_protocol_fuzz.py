@@ -19,15 +19,15 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from headway.control.commands import Submit
-from headway.control.cycle import Cycle
-from headway.control.syncing import StaleAgent
-from headway.control.thread import ControlThread
+from headway.control.jobs.commands import Submit
+from headway.control.leader.cycle import Cycle
+from headway.control.leader.thread import ControlThread
+from headway.control.nodes.sync import StaleAgent
 from headway.core.errors import BadInput, HeadwayError, NotAllowed, Unavailable, Unfinished
 from headway.core.model import Pool, State
-from headway.core.sync_request import read_sync
+from headway.core.protocol.sync_request import read_sync
 from headway.settings import Settings
-from headway.store.sql import SqlStore
+from headway.store.sql.store import SqlStore
 from tests.builders import a_spec
 from tests.store.test_postgres import server
 
@@ -188,7 +188,7 @@ class Unsavable:
         self.size = size
 
     def apply(self, desk: Any) -> None:
-        from headway.core.events import Event
+        from headway.core.job.events import Event
         from headway.core.model import Node, Resources
 
         desk.say(Event("NodeJoined", desk.now, data={}))

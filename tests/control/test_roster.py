@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.control.roster import FORGOTTEN_AFTER_S, SEEN_WITHIN_S, listed
+from headway.control.views.servers import FORGOTTEN_AFTER_S, SEEN_WITHIN_S, listed
 from headway.store.protocol import ServerSeen
 
 NOW = 1_000_000.0

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headway.control.progress_views import progress_of, show_checkpoints
-from headway.control.repeating import Preempt
+from headway.control.jobs.derive import Preempt
+from headway.control.views.files import progress_of, show_checkpoints
 from headway.core.errors import BadInput
 from headway.core.model import State
 from tests.control.test_progress import Played

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from headway.control import saying
-from headway.control.saying import Unfailing, hide, hide_own, one_line, scrubbed, write_log
+from headway.control.server import safe_log
+from headway.control.server.safe_log import Unfailing, hide, hide_own, one_line, scrubbed, write_log
 
 PERSONAL = "hw_0123456789_Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFy-_x"
 NODES = "hwn_bG9jYWwtMQ.c2VhbHNlYWxzZWFsc2VhbHNlYWxzZWFsc2VhbHNlYWw"
@@ -25,7 +25,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     written, root = io.StringIO(), logging.getLogger()
     kept = root.handlers[:], root.level, sys.excepthook, threading.excepthook
     monkeypatch.setattr(sys, "stdout", written)
-    monkeypatch.setattr(saying, "_known", set())
+    monkeypatch.setattr(safe_log, "_known", set())
     write_log()
     yield written
     structlog.reset_defaults()
@@ -64,7 +64,7 @@ def test_what_gives_a_right_is_left_out(said: str, shown: str) -> None:
 
 
 def test_what_the_server_itself_shows_is_hidden_by_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saying, "_known", set())
+    monkeypatch.setattr(safe_log, "_known", set())
     hide("the-house-token")
     hide_own(
         {"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI", "HOME": "/home/ada", "PIN_KEY": "1"}, "postgresql://h:p%40ss1234@d/x"

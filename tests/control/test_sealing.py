@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.control.sealing import KeyRing, new_key_line, read_keys
+from headway.control.access.sealing import KeyRing, new_key_line, read_keys
 from headway.core.errors import BadInput, OperatorError
-from headway.core.secrets import Secret, check_value, read_uses, show_uses
+from headway.core.spec.secrets import Secret, check_value, read_uses, show_uses
 
 PLAIN = Secret("vision", "hf-token", 1)
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from headway.control.auditing import Recorded, Recording
-from headway.control.commands import Stop, Submit
-from headway.control.cycle import Cycle
-from headway.control.performer import Saw
-from headway.control.setting_up import SetQueue
-from headway.control.thread import ControlThread
-from headway.core.actor import Actor
+from headway.control.access.audit import Recorded, Recording
+from headway.control.cluster.commands import SetQueue
+from headway.control.jobs.commands import Stop, Submit
+from headway.control.leader.cycle import Cycle
+from headway.control.leader.engine_calls import Saw
+from headway.control.leader.thread import ControlThread
+from headway.core.access.actor import Actor
 from headway.core.errors import Unavailable
 from headway.core.model import Pool
-from headway.core.sync_request import read_sync
+from headway.core.protocol.sync_request import read_sync
 from headway.engines.protocol import Sightings
 from headway.settings import Settings
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Batch, Committed, LeaderLost
 from tests.builders import a_spec
 from tests.control.leading import Leader

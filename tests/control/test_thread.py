@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import structlog
 
-from headway.control.commands import Stop, Submit
-from headway.control.cycle import Cycle
-from headway.control.thread import ControlThread
+from headway.control.jobs.commands import Stop, Submit
+from headway.control.leader.cycle import Cycle
+from headway.control.leader.thread import ControlThread
 from headway.core.errors import BadInput, NotFound, Unavailable
 from headway.core.model import Pool, State
-from headway.core.sync_request import read_sync
+from headway.core.protocol.sync_request import read_sync
 from headway.settings import Settings
-from headway.store.memory import MemoryStore
+from headway.store.memory.store import MemoryStore
 from tests.builders import a_spec
 from tests.control.leading import Leader
 from tests.waiting import wait_until

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headway.core.history import STEPS_S, expected_end
 from headway.core.model import Job, Node, Policy
-from headway.core.scheduler import plan, view_of
-from headway.core.wishes import Wishes
+from headway.core.scheduling.run_times import STEPS_S, expected_end
+from headway.core.scheduling.scheduler import plan, view_of
+from headway.core.spec.scheduling import Wishes
 from tests.builders import NOW, a_job, a_node, running, succeeded
 
 HOUR = 3600.0

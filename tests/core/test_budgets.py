@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core import retry
 from headway.core.explain import explain_losses, explain_waiting
-from headway.core.lifecycle import step
+from headway.core.job import retry
+from headway.core.job.lifecycle import step
+from headway.core.job.signals import Claimed, NodeLost, Placed, Progressed, Signal, StopDecided, TaskEnded
 from headway.core.model import Cause, Job, Outcome, State
-from headway.core.scheduler import Waiting
-from headway.core.signals import Claimed, NodeLost, Placed, Progressed, Signal, StopDecided, TaskEnded
+from headway.core.scheduling.scheduler import Waiting
 from tests.builders import BROKEN, NOW, seats
 from tests.core.test_trying_again import a_wish
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.account import DAMAGED, Loss, account, loss_of, set_backs
-from headway.core.checkpoints import HOW, SET_ASIDE, Checkpoint, Gang, at_step, gather, newest, to_drop, unit_of
-from headway.core.lifecycle import step
+from headway.core.files.checkpoints import HOW, SET_ASIDE, Checkpoint, Gang, at_step, gather, newest, to_drop, unit_of
+from headway.core.files.lost_work import DAMAGED, Loss, account, loss_of, set_backs
+from headway.core.job.lifecycle import step
+from headway.core.job.signals import Claimed, NodeLost, Placed, Progressed, Seat, StopDecided, TaskEnded
 from headway.core.model import Attempt, Cause, Job, Outcome
-from headway.core.progress_spec import Keeping
-from headway.core.signals import Claimed, NodeLost, Placed, Progressed, Seat, StopDecided, TaskEnded
-from headway.core.spec import JobSpec
+from headway.core.spec.job import JobSpec
+from headway.core.spec.program import Keeping
 from headway.core.steps import named
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.core.counters import Count, compare, counts_at_all, lines_of
+from headway.core.rehearsal.log_counters import Count, compare, counts_at_all, lines_of
 
 
 def found(before: list[str], after: list[str]) -> Count:

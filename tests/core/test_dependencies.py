@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from headway.core.dependencies import cycle_in
 from headway.core.explain import explain_state
-from headway.core.lifecycle import step
+from headway.core.job.lifecycle import step
+from headway.core.job.signals import CancelAsked
 from headway.core.model import Job, State
-from headway.core.scheduler import plan, view_of, why_waiting
-from headway.core.signals import CancelAsked
-from headway.core.view import View
-from headway.core.wishes import After, Wishes
+from headway.core.scheduling.dependencies import cycle_in
+from headway.core.scheduling.scheduler import plan, view_of, why_waiting
+from headway.core.scheduling.view import View
+from headway.core.spec.scheduling import After, Wishes
 from tests.builders import NOW, a_job, a_node, cancelled, failed, running, succeeded
 
 

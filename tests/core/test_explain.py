@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from headway.core.explain import explain_state, hint_for, signal_name
+from headway.core.job.signals import CancelAsked, Claimed, NodeLost, Refused, TaskEnded
 from headway.core.model import Cause, Job, Outcome, State
-from headway.core.scheduler import view_of, why_waiting
-from headway.core.signals import CancelAsked, Claimed, NodeLost, Refused, TaskEnded
+from headway.core.scheduling.scheduler import view_of, why_waiting
 from tests.builders import (
     BROKEN,
     FINE,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.core.demand import Fleet, demand
-from headway.core.grow import Growth, Upkeep, grow_ordered
+from headway.core.growth.demand import Fleet, demand
+from headway.core.growth.grow import Growth, Upkeep, grow_ordered
+from headway.core.growth.node_orders import LEAVING, NodeOrder, index_of, order_of
 from headway.core.model import Node, Pool, Resources
-from headway.core.orders import LEAVING, NodeOrder, index_of, order_of
-from headway.core.scheduler import view_of
-from headway.core.view import View
-from headway.store.specimens import a_job
+from headway.core.scheduling.scheduler import view_of
+from headway.core.scheduling.view import View
+from headway.store.conformance.specimens import a_job
 
 POOL = Pool("lab", "slurm", 0, 4, idle_s=60.0, shape=Resources(4.0, 0, 0), options={"time": "1h"})
 NOW = 1000.0

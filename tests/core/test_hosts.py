@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from headway.core.errors import BadInput
-from headway.core.grow import standing_nodes
-from headway.core.hosts import Host, read_host
+from headway.core.growth.grow import standing_nodes
 from headway.core.model import Pool
-from headway.core.pool_spec import Engines, read_pool, show_pool
+from headway.core.spec.hosts import Host, read_host
+from headway.core.spec.pool import Engines, read_pool, show_pool
 from headway.engines.options import check_options
 
 ENGINES: Engines = {"local": lambda pool: pool, "ssh": lambda pool: pool}

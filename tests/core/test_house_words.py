@@ -8,8 +8,8 @@ import pytest
 
 from headway.core.errors import BadInput
 from headway.core.model import Queue, Quota, Resources
-from headway.core.pool_spec import read_pool, show_pool, with_lease_of
-from headway.core.queue_spec import read_licences, read_queue, show_queue
+from headway.core.spec.pool import read_pool, show_pool, with_lease_of
+from headway.core.spec.queue import read_licences, read_queue, show_queue
 
 QUEUE: dict[str, Any] = {
     "priority": 5,

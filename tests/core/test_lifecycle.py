@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from headway.core.invariants import broken_between, broken_in
-from headway.core.lifecycle import charged, only_saves, place_kept, step
-from headway.core.model import Cause, Job, Outcome, Phase, State
-from headway.core.signals import (
+from headway.core.job.lifecycle import charged, only_saves, place_kept, step
+from headway.core.job.signals import (
     CancelAsked,
     CanNeverRun,
     Claimed,
@@ -33,7 +32,8 @@ from headway.core.signals import (
     TaskEnded,
     TaskMissing,
 )
-from headway.core.states import FOLLOWS, HEARS, TASK_FOLLOWS
+from headway.core.job.states import FOLLOWS, HEARS, TASK_FOLLOWS
+from headway.core.model import Cause, Job, Outcome, Phase, State
 from tests.builders import (
     BROKEN,
     FINE,

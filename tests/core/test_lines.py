@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from headway.core import lines
-from headway.core.lifecycle import step
+from headway.core.job.lifecycle import step
+from headway.core.job.signals import CancelAsked, Claimed, MovedUp, NodeLost, Placed, Refused, Seat, TaskEnded
 from headway.core.model import Job, Phase, Resources, State
-from headway.core.scheduler import View, plan
-from headway.core.signals import CancelAsked, Claimed, MovedUp, NodeLost, Placed, Refused, Seat, TaskEnded
+from headway.core.scheduling import waiting_lines
+from headway.core.scheduling.scheduler import View, plan
 from tests.builders import FINE, NOW, a_job, a_node, a_spec
 
 AHEAD_S = 1.0
@@ -44,7 +44,7 @@ def put(view: View, job: Job, signal: Placed) -> Job:
 
 
 def line_up(view: View, jobs: dict[str, Job]) -> list[tuple[str, str]]:
-    found = lines.line_up(view, NOW, AHEAD_S, lambda _: True)
+    found = waiting_lines.line_up(view, NOW, AHEAD_S, lambda _: True)
     for each in found:
         jobs[each.job] = put(view, jobs[each.job], Placed((Seat(each.node, ()),), None, each.behind))
     return [(each.job, each.behind) for each in found]
@@ -59,7 +59,9 @@ def test_the_next_wait_behind_the_places_in_turn() -> None:
     assert view.rooms["n1"].cpus == 0, "they hold nothing"
 
 
-@pytest.mark.parametrize(("run_s", "each"), [(0.001, lines.DEPTH_MOST), (0.1, 10), (0.5, 2), (1.1, 0), (60.0, 0)])
+@pytest.mark.parametrize(
+    ("run_s", "each"), [(0.001, waiting_lines.DEPTH_MOST), (0.1, 10), (0.5, 2), (1.1, 0), (60.0, 0)]
+)
 def test_the_longer_they_run_the_fewer_wait_there(run_s: float, each: int) -> None:
     view, jobs = a_house(100, run_s)
     assert len(line_up(view, jobs)) == 2 * each
@@ -89,22 +91,22 @@ def test_of_a_lane_only_those_are_lined_up_who_go_before_all_others() -> None:
 def test_who_waits_in_line_is_called_back_when_somebody_goes_before_him() -> None:
     view, jobs = a_house(3)
     line_up(view, jobs)
-    assert not lines.call_back(view, NOW, AHEAD_S)
+    assert not waiting_lines.call_back(view, NOW, AHEAD_S)
     view.saw(None, replace(a_job("first", priority=9, resources=Resources(2.0)), seq=99))
-    assert lines.call_back(view, NOW, AHEAD_S) == ["j2", "j3", "j4"]
+    assert waiting_lines.call_back(view, NOW, AHEAD_S) == ["j2", "j3", "j4"]
 
 
 def test_whose_turn_does_not_come_is_called_back() -> None:
     view, jobs = a_house(1)
     line_up(view, jobs)
-    assert not lines.call_back(view, NOW + 7.9, AHEAD_S)
-    assert lines.call_back(view, NOW + 8.1, AHEAD_S) == ["j2"]
+    assert not waiting_lines.call_back(view, NOW + 7.9, AHEAD_S)
+    assert waiting_lines.call_back(view, NOW + 8.1, AHEAD_S) == ["j2"]
 
 
 def test_a_node_whose_agent_cannot_is_given_none() -> None:
     view, _ = a_house(5)
-    assert not lines.line_up(view, NOW, AHEAD_S, lambda _: False)
-    assert not lines.line_up(view, NOW, 0.0, lambda _: True)
+    assert not waiting_lines.line_up(view, NOW, AHEAD_S, lambda _: False)
+    assert not waiting_lines.line_up(view, NOW, 0.0, lambda _: True)
 
 
 def a_lined() -> Job:
@@ -140,7 +142,7 @@ def test_a_cancel_in_line_waits_for_the_node_and_holds_no_place() -> None:
 
 
 def test_who_is_behind_one_that_drops_out_is_behind_the_one_before() -> None:
-    assert lines.out_of_the_way(a_lined(), step(a_lined(), CancelAsked(told=False), NOW))
+    assert waiting_lines.out_of_the_way(a_lined(), step(a_lined(), CancelAsked(told=False), NOW))
     job = step(a_lined(), MovedUp(1, "third/1/0"), NOW)
     assert job.attempt is not None
     assert (job.attempt.tasks[0].behind, job.attempt.tasks[0].phase) == ("third/1/0", Phase.BEHIND)

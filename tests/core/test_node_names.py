@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headway.core.errors import BadInput
+from headway.core.growth.node_names import check_node_names
 from headway.core.model import Pool
-from headway.core.node_names import check_node_names
 
 
 def ssh(name: str, *hosts: str, former: tuple[str, ...] = ()) -> Pool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.core.places import Identity, Place, StrangePlace, is_here, recognise, recognise_silent
+from headway.core.files.storage_identity import Identity, Place, StrangePlace, is_here, recognise, recognise_silent
 
 HERE = Place(1, "aaa", "17", "/srv/one", 5.0)
 MOVED = Place(2, "aaa", "18", "/srv/two", 6.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from headway.core.job.signals import StopDecided
 from headway.core.model import Attempt, Cause, Job, Node, Policy, Queue, Quota, Retries
-from headway.core.scheduler import Plan, plan, view_of
-from headway.core.signals import StopDecided
+from headway.core.scheduling.scheduler import Plan, plan, view_of
 from tests.builders import NOW, a_job, a_node, after, running
 
 ON = Policy(preemption=True)

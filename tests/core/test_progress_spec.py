@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.bundles import read_manifest, stays_inside
 from headway.core.errors import BadInput
-from headway.core.params import command_with, seed_of
-from headway.core.progress_spec import ACTIONS, ENVIRONMENTS, KEYS, PLAIN, SAVED_BY, SIGNALS
-from headway.core.spec import read_spec, show_spec
+from headway.core.spec.bundle import read_manifest, stays_inside
+from headway.core.spec.job import read_spec, show_spec
+from headway.core.spec.params import command_with, seed_of
+from headway.core.spec.program import ACTIONS, ENVIRONMENTS, KEYS, PLAIN, SAVED_BY, SIGNALS
 from tests.builders import a_job
 
 BASE: dict[str, Any] = {"command": ["python", "train.py"]}

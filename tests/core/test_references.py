@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.core.errors import BadInput
-from headway.core.references import check_allowed, check_reference, is_allowed
+from headway.core.spec.secret_references import check_allowed, check_reference, is_allowed
 
 GOOD = [
     "vault://kv/finance/prod-db#password", "vault://kv/a b/ü#k", "vault://kv/x#a/../b", "aws://eu-west-1/prod/db#user",

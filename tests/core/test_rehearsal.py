@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.counters import Count
-from headway.core.rehearsal import (
+from headway.core.rehearsal.log_counters import Count
+from headway.core.rehearsal.verdict import (
     FAIL,
     OK,
     WARN,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from headway.core.job.signals import NodeLost, StopDecided, TaskEnded
 from headway.core.model import Cause, Job, Policy
-from headway.core.scheduler import plan, view_of
-from headway.core.signals import NodeLost, StopDecided, TaskEnded
+from headway.core.scheduling.scheduler import plan, view_of
 from tests.builders import BROKEN, NOW, a_job, a_node, after, running
 
 NODES = [a_node(f"n{number}", cpus=2) for number in range(1, 5)]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from headway.core import model
-from headway.core.replacing import replace
-from headway.core.spec import read_spec
+from headway.core.records import replace
+from headway.core.spec.job import read_spec
 
 
 def a_job() -> model.Job:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.core import retry
-from headway.core.causes import TABLE, Again, Whose
+from headway.core.job import retry
+from headway.core.job.causes import TABLE, Again, Whose
 from headway.core.model import Cause, Losses, Retries
 from tests.builders import NOW, a_job
 

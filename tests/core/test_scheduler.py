@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.fit import empty_room
 from headway.core.invariants import broken_on_nodes
-from headway.core.lifecycle import step
+from headway.core.job.lifecycle import step
+from headway.core.job.signals import CancelAsked, NodeLost, Placed, TaskEnded
 from headway.core.model import Job, Node
-from headway.core.scheduler import View, Waiting, plan, view_of, why_all_waiting, why_waiting
-from headway.core.signals import CancelAsked, NodeLost, Placed, TaskEnded
+from headway.core.scheduling.fit import empty_room
+from headway.core.scheduling.scheduler import View, Waiting, plan, view_of, why_all_waiting, why_waiting
 from tests.builders import BROKEN, NOW, a_job, a_node, after, placed, running, seats
 
 GIB = 2**30

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.invariants import broken_on_nodes
-from headway.core.lifecycle import step
+from headway.core.job.lifecycle import step
+from headway.core.job.signals import CancelAsked, Claimed, Placed, StopDecided, TaskEnded
 from headway.core.model import Cause, Node, Policy, Queue, Quota, State
-from headway.core.scheduler import Plan, View, plan, view_of
-from headway.core.signals import CancelAsked, Claimed, Placed, StopDecided, TaskEnded
-from headway.core.wishes import After, Wishes
+from headway.core.scheduling.scheduler import Plan, View, plan, view_of
+from headway.core.spec.scheduling import After, Wishes
 from tests.builders import BROKEN, FINE, NOW, a_job, a_node
 from yardsticks.replay import Trace, replay
 

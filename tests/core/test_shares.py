@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.model import Job, Policy, Queue, Quota
-from headway.core.scheduler import plan, view_of, why_waiting
-from headway.core.shares import Shares, Use
-from headway.core.view import View
-from headway.core.wishes import Wishes
+from headway.core.scheduling.scheduler import plan, view_of, why_waiting
+from headway.core.scheduling.shares import Shares, Use
+from headway.core.scheduling.view import View
+from headway.core.spec.scheduling import Wishes
 from tests.builders import NOW, a_job, a_node, running
 
 DAY = 86400.0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headway.core.errors import BadInput
 from headway.core.model import Resources
-from headway.core.spec import KEYS, JobSpec, name_for, read_spec, show_spec
+from headway.core.spec.job import KEYS, JobSpec, name_for, read_spec, show_spec
 
 BASE = {"command": ["python", "train.py"]}
 

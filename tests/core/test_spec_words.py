@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headway.core.errors import BadInput
-from headway.core.spec import WORD_BYTES_MAX, read_spec
+from headway.core.spec.job import WORD_BYTES_MAX, read_spec
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headway.core.causes import TABLE, Whose
-from headway.core.events import KINDS, record
 from headway.core.explain import explain_state
 from headway.core.invariants import broken_between, broken_in, broken_on_nodes
-from headway.core.lifecycle import step
-from headway.core.model import Cause, Job, Outcome, Phase, State
-from headway.core.scheduler import plan, view_of
-from headway.core.signals import (
+from headway.core.job.causes import TABLE, Whose
+from headway.core.job.events import KINDS, record
+from headway.core.job.lifecycle import step
+from headway.core.job.signals import (
     CancelAsked,
     CanNeverRun,
     Claimed,
@@ -29,6 +27,8 @@ from headway.core.signals import (
     TaskEnded,
     TaskMissing,
 )
+from headway.core.model import Cause, Job, Outcome, Phase, State
+from headway.core.scheduling.scheduler import plan, view_of
 from tests.builders import NOW, a_job, a_node
 
 CAUSES = st.sampled_from([None, Cause.USER_CODE, Cause.OUT_OF_MEMORY, Cause.COMMAND_MISSING, Cause.OUTCOME_LOST])

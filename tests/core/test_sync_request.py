@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headway.core.errors import BadInput
-from headway.core.sync_request import SCHEMA, SyncRequest, read_sync, without_stored
-from headway.core.wire_words import Refused, TaskKey
-from headway_agent.decide import Answered, CheckpointStored, KeeperListed, State, Troubled, decide, sync_body
+from headway.core.protocol.sync_request import SCHEMA, SyncRequest, read_sync, without_stored
+from headway.core.protocol.words import Refused, TaskKey
+from headway_agent.decide.decide import Answered, CheckpointStored, KeeperListed, State, Troubled, decide, sync_body
 
 ME = {"protocol": 1, "node": "n1", "pool": "local", "boot_id": "b", "agent_epoch": 1}
 T = "j1/1/0"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hmac
 
-from headway.core.tokens import Signer
-from headway_agent.seals import Seal
+from headway.core.access.tokens import Signer
+from headway_agent.server_link.seals import Seal
 
 OLD, NEW, BEFORE = b"o" * 32, b"n" * 32, b"b" * 32
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from headway.control.syncing import outcome_of
-from headway.core import retry
+from headway.control.nodes.sync import outcome_of
+from headway.core.job import retry
+from headway.core.job.signals import Claimed, PrepareFailed, Progressed, ResumeSpoiled, TaskEnded
 from headway.core.model import Cause, Job, Outcome, Phase, Retries, State
-from headway.core.progress_spec import QUICK_MAX
-from headway.core.signals import Claimed, PrepareFailed, Progressed, ResumeSpoiled, TaskEnded
-from headway.core.spec import read_spec
-from headway.core.sync_request import TaskOutcome
+from headway.core.protocol.sync_request import TaskOutcome
+from headway.core.spec.job import read_spec
+from headway.core.spec.program import QUICK_MAX
 from tests.builders import BROKEN, NOW, a_job, after, placed, running, seats, stopping
 
 

@@ -6,14 +6,22 @@ from typing import Any
 
 import pytest
 
-from headway.core import admission
 from headway.core.errors import BadInput
 from headway.core.explain import explain_state
+from headway.core.job.signals import Claimed, Placed, Seat
 from headway.core.model import Job, Node, Policy, Pool, Queue, Quota, Resources
-from headway.core.scheduler import View, expected_starts, plan, view_of, what_if, why_all_waiting, why_waiting
-from headway.core.signals import Claimed, Placed, Seat
-from headway.core.spec import read_spec
-from headway.core.wishes import Wishes, read_wishes, show_wishes
+from headway.core.scheduling import admission
+from headway.core.scheduling.scheduler import (
+    View,
+    expected_starts,
+    plan,
+    view_of,
+    what_if,
+    why_all_waiting,
+    why_waiting,
+)
+from headway.core.spec.job import read_spec
+from headway.core.spec.scheduling import Wishes, read_wishes, show_wishes
 from tests.builders import NOW, a_job, a_node, a_spec, after, running
 
 HOUR = 3600.0

@@ -20,9 +20,9 @@ import yaml
 
 from headway import settings
 from headway.cli.main import headway
-from headway.client import embedded
+from headway.client.connection import embedded
 from headway.core.errors import Unavailable
-from headway.core.pool_spec import read_pool
+from headway.core.spec.pool import read_pool
 from headway.wiring import engines
 
 ROOT = Path(__file__).parents[2]

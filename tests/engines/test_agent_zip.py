@@ -26,7 +26,7 @@ def test_the_order_of_the_sources_does_not_matter_and_their_content_does() -> No
 
 def test_it_holds_the_whole_package_and_nothing_compiled() -> None:
     names = zipfile.ZipFile(io.BytesIO(agent_zip.build().data)).namelist()
-    assert {"__main__.py", "headway_agent/__init__.py", "headway_agent/decide.py"} <= set(names)
+    assert {"__main__.py", "headway_agent/__init__.py", "headway_agent/decide/decide.py"} <= set(names)
     assert all(name.endswith((".py", "/INDEX")) for name in names)
 
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from headway.core.errors import Unavailable
-from headway.core.grow import Order
+from headway.core.growth.grow import Order
 from headway.core.model import Pool
 from headway.engines import agent_zip
 from headway.engines.agent_zip import AgentZip

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.engines import agent_zip
-from headway_agent.launch import launch_of
+from headway_agent.launch.ranks import launch_of
 from tests.pythons import find_python
 
 SOURCES = Path(agent_zip.__file__).resolve().parents[2]
@@ -21,9 +21,10 @@ def place(tmp_path: Path) -> Path:
     """Unpacked by the agent's own code, from the agent's own file."""
     pyz = tmp_path / "agent.pyz"
     pyz.write_bytes(agent_zip.build().data)
-    program = "import sys; sys.path.insert(0, sys.argv[1]); from headway_agent import shim, nodedir; "
+    program = "import sys; sys.path.insert(0, sys.argv[1]); from headway_agent.launch import sdk_shim; "
     program += (
-        "home = nodedir.NodeDir(sys.argv[2]); first = shim.put(home); assert shim.put(home) == first; print(first)"
+        "from headway_agent.node import directory; home = directory.NodeDir(sys.argv[2]); "
+        "first = sdk_shim.put(home); assert sdk_shim.put(home) == first; print(first)"
     )
     command = [sys.executable, "-I", "-S", "-c", program, str(pyz), str(tmp_path)]
     return Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import BadInput
-from headway.core.grow import Order
+from headway.core.growth.grow import Order
 from headway.core.model import Pool, Resources
 from headway.engines.slurm import SlurmEngine, _from_columns, _from_json, read_options
 from headway.engines.slurm_script import BEGIN

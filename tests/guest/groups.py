@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headway_agent import facts
+from headway_agent.node import granted
 from tests.guest import agents
 from tests.guest.agents import MB, MOUNT, USER, GuestNode, is_limited_below, is_watched
 from tests.waiting import wait_until
@@ -81,20 +81,20 @@ def _removed(path: Path) -> bool:
 
 
 def check_a_node_has_the_least_that_its_own_group_and_those_above_it_allow() -> None:
-    free = facts.cpus_granted(), facts.memory_granted()
+    free = granted.cpus_granted(), granted.memory_granted()
     for group in (MOUNT, a_group("batch.slice")):
         (group / "cgroup.subtree_control").write_text("+memory +cpu")
     own = a_group("batch.slice/agent")
     try:
         with being_in(own):
-            assert (facts.cpus_granted(), facts.memory_granted()) == free
+            assert (granted.cpus_granted(), granted.memory_granted()) == free
             (MOUNT / "batch.slice/memory.max").write_text(str(256 * MB))
             (own / "memory.max").write_text(str(512 * MB))
             (own / "cpu.max").write_text("50000 100000")
-            assert (facts.cpus_granted(), facts.memory_granted()) == (0.5, 256 * MB)
+            assert (granted.cpus_granted(), granted.memory_granted()) == (0.5, 256 * MB)
             (own / "memory.max").write_text(str(128 * MB))
             (MOUNT / "batch.slice/cpu.max").write_text("25000 100000")
-            assert (facts.cpus_granted(), facts.memory_granted()) == (0.25, 128 * MB)
+            assert (granted.cpus_granted(), granted.memory_granted()) == (0.25, 128 * MB)
     finally:
         remove_all()
         (MOUNT / "cgroup.subtree_control").write_text("-cpu")

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from headway.storage.objects import ObjectStorage
-from headway_agent.restoring import restore
+from headway_agent.files.restore import restore
 from tests.buckets import seaweed
 from tests.faults import FAULTS, FaultyProxy
 from tests.living import Living

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import BadInput
-from headway.core.spec import read_spec
+from headway.core.spec.job import read_spec
 from tests.living import Living
 from tests.real.mpi import have_mpich, have_open_mpi
 from tests.real.torching import torch_python

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headway.control.sealing import KeyRing
-from headway.control.signing_keys import signer_of
+from headway.control.access.sealing import KeyRing
+from headway.control.access.signing_keys import signer_of
 from tests.impostors import Impostor
 from tests.living import Living
 from tests.waiting import wait_until

@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from headway_agent.settling import SETTLED
 
+from headway_agent.node.settled_tasks import SETTLED
 from tests.buckets import seaweed
 from tests.faults import FaultyProxy
 from tests.living import Living

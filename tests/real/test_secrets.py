@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.control.referring import resolve
-from headway.control.sealing import new_key_line
+from headway.control.access.sealing import new_key_line
+from headway.control.access.secret_references import resolve
 from headway.core.errors import NotFound, OperatorError, Unavailable
 from tests.living import Living
 from tests.real.clouds import cloud_python
@@ -148,7 +148,7 @@ AWS = """
 import json, os, sys, time
 import boto3
 import headway
-from headway.control.referring import resolve
+from headway.control.access.secret_references import resolve
 from headway.core.errors import HeadwayError
 there = boto3.client("secretsmanager", region_name="eu-west-1")
 for _ in range(600):

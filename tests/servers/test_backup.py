@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.store import schema
 from headway.store.protocol import Batch
-from headway.store.sql import SqlStore
+from headway.store.sql import schema
+from headway.store.sql.store import SqlStore
 from tests.buckets import seaweed
 from tests.living import Living
 from tests.servers.cluster import Postgres

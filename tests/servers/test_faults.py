@@ -13,7 +13,7 @@ from threading import Thread
 from headway.core.model import State
 from headway.storage.folder import FolderStorage
 from headway.store.protocol import JobFilter
-from headway.store.sql import SqlStore
+from headway.store.sql.store import SqlStore
 from tests.servers.cluster import Cluster, Postgres
 from tests.waiting import PATIENCE_S, wait_until
 

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from headway.control.sealing import KeyRing
-from headway.control.signing_keys import house_of_before, signer_of
+from headway.control.access.sealing import KeyRing
+from headway.control.access.signing_keys import house_of_before, signer_of
+from headway.core.access.tokens import LABELS, NODE, derived
 from headway.core.errors import OperatorError
-from headway.core.tokens import LABELS, NODE, derived
-from headway.store.sql import SqlStore
+from headway.store.sql.store import SqlStore
 from tests.living import Living
 from tests.servers.cluster import Postgres
 from tests.waiting import wait_until

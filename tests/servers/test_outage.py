@@ -15,7 +15,7 @@ from threading import Event
 import pytest
 
 from headway.client.sdk import Client
-from headway.control.sealing import new_key_line
+from headway.control.access.sealing import new_key_line
 from headway.core.errors import HeadwayError, Unavailable
 from tests.living import COMMAND_S_MAX, Living
 from tests.servers.cluster import HEADWAY, TOKEN, Cluster, Postgres

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headway.control.sealing import KeyRing
-from headway.control.signing_keys import Signing
+from headway.control.access.sealing import KeyRing
+from headway.control.access.signing_keys import Signing
 from tests.certificates import certified
 from tests.servers.cluster import TOKEN, Cluster, OneServer
 from tests.servers.test_takeover import follower_of

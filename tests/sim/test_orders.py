@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.sim.planted_orders import PLANTS, caught
 from headway.sim.run import run_seed
+from tests.sim.planted.orders import PLANTS, caught
 
 KEPT = {29: "a task had ended well when the notice came, both in one call, and was begun again"}
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.sim import planted_lines as planted_lines  # Each of these has its own to add.
-from headway.sim import planted_savers as planted_savers
-from headway.sim import planted_saves as planted_saves
-from headway.sim import planted_starts as planted_starts
-from headway.sim.planted import PLANTS, caught
 from headway.sim.run import run_seed
+from tests.sim.planted.rules import PLANTS, caught
 
 SEEDS = range(120)
 

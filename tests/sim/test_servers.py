@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.sim.planted_servers import PLANTS, caught, run
 from headway.sim.run import run_seed
+from tests.sim.planted.servers import PLANTS, caught, run
 
 KEPT = {
     34: "the answer to an agent's first call reads the store; it was away, and the control thread ended",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.core.grow import Order
+from headway.core.growth.grow import Order
 from headway.core.model import Pool, Resources
 from headway.engines.conformance import OrderedEngineConformance
 from headway.engines.slurm import SlurmEngine

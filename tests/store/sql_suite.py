@@ -12,18 +12,18 @@ import pytest
 import sqlalchemy as sa
 
 from headway.core.errors import OperatorError
-from headway.store import schema
-from headway.store.conformance import StoreConformance, a_job, change, ids, numbers, save
-from headway.store.databases import Database
+from headway.store.conformance.suite import StoreConformance, a_job, change, ids, numbers, save
 from headway.store.migrate import migrate
 from headway.store.protocol import Batch, Store
-from headway.store.sql import SqlStore
+from headway.store.sql import schema
+from headway.store.sql.databases import Database
+from headway.store.sql.store import SqlStore
 
 WRITER = """
 import sys
-from headway.store.conformance import a_job, change
+from headway.store.conformance.suite import a_job, change
 from headway.store.protocol import Batch
-from headway.store.sql import SqlStore
+from headway.store.sql.store import SqlStore
 store = SqlStore.open(sys.stdin.readline().strip())
 for n in range(1_000_000):
     store.commit(Batch(jobs=[change(a_job(f"j{n}-{m}"), "A", "B") for m in range(5)]))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.store.conformance import StoreConformance
-from headway.store.memory import MemoryStore
+from headway.store.conformance.suite import StoreConformance
+from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Store
 
 

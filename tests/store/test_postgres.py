@@ -16,11 +16,11 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from headway.core.errors import Unavailable
-from headway.store.conformance import a_job, change, ids, save
-from headway.store.databases import Database
+from headway.store.conformance.suite import a_job, change, ids, save
 from headway.store.protocol import Batch, LeaderLost, Store
-from headway.store.sql import SqlStore
-from headway.store.statements import Statements
+from headway.store.sql.databases import Database
+from headway.store.sql.statements import Statements
+from headway.store.sql.store import SqlStore
 from tests.ending import at_the_end
 from tests.store.sql_suite import SqlConformance
 from tests.waiting import wait_until

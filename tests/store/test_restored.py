@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from headway.store import schema
-from headway.store.databases import Database
-from headway.store.dumping import load
 from headway.store.migrate import migrate
-from headway.store.sql import SqlStore
+from headway.store.sql import schema
+from headway.store.sql.databases import Database
+from headway.store.sql.dump import load
+from headway.store.sql.store import SqlStore
 
 
 def test_a_restored_database_leads_with_a_larger_number_than_anybody_has_heard(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
 from headway.core.errors import Unavailable
-from headway.store import schema
-from headway.store.conformance import a_job, change, ids, numbers, save
-from headway.store.databases import Database
+from headway.store.conformance.suite import a_job, change, ids, numbers, save
 from headway.store.migrate import config, migrate
 from headway.store.protocol import Batch, Store
-from headway.store.sql import SqlStore
+from headway.store.sql import schema
+from headway.store.sql.databases import Database
+from headway.store.sql.store import SqlStore
 from tests.store.sql_suite import SqlConformance
 
 
@@ -44,7 +44,7 @@ class TestSqliteStore(SqlConformance):
     def test_a_database_that_another_process_holds_is_unavailable(
         self, place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("headway.store.databases.BUSY_S", 0.05)
+        monkeypatch.setattr("headway.store.sql.databases.BUSY_S", 0.05)
         store = self.open_store(place)
         holder = sqlite3.connect(f"{place}/headway.db", isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
@@ -81,7 +81,7 @@ def test_the_known_revision_is_the_newest_migration() -> None:
 
 def test_a_store_loads_neither_migrations_nor_an_object_mapper_nor_the_other_database(tmp_path: Path) -> None:
     program = (
-        "import sys; from headway.store.sql import SqlStore; SqlStore.open(sys.argv[1]);"
+        "import sys; from headway.store.sql.store import SqlStore; SqlStore.open(sys.argv[1]);"
         "print([name for name in sys.modules if name in "
         "('alembic', 'mako', 'sqlalchemy.orm', 'sqlalchemy.dialects.postgresql')])"
     )

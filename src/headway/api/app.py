@@ -8,32 +8,32 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from headway.api import (
+from headway.api.routes import (
     accounts,
     agents,
     audit,
     bundles,
-    changing,
+    cluster,
     events,
+    files,
     jobs,
+    login,
     logs,
-    oidc,
-    problems,
-    progress,
+    queued_jobs,
     schedules,
     secrets,
     server,
-    setup,
     visits,
 )
-from headway.api.access import Gate, guard
-from headway.api.following import Front
-from headway.api.lane import HotRoutes, Lane, NoSurprise, hot_routes
-from headway.api.services import Services
+from headway.api.web import problems
+from headway.api.web.fast_path import HotRoutes, Lane, NoSurprise, hot_routes
+from headway.api.web.follower_proxy import Front
+from headway.api.web.gate import Gate, guard
+from headway.api.web.services import Services
 
 ROUTES = (
-    jobs, changing, logs, progress, bundles, events, setup, schedules, server, agents, visits, accounts, audit,
-    oidc, secrets,
+    jobs, queued_jobs, logs, files, bundles, events, cluster, schedules, server, agents, visits, accounts, audit,
+    login, secrets,
 )  # fmt: skip
 
 

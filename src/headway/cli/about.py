@@ -7,9 +7,9 @@ import platform
 import click
 
 from headway import __version__
-from headway.cli import exits
-from headway.cli.options import output_options
-from headway.cli.output import Output, write
+from headway.cli.frame import exits
+from headway.cli.frame.options import output_options
+from headway.cli.frame.output import Output, write
 
 
 @click.command()

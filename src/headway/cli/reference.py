@@ -13,11 +13,11 @@ from pathlib import Path
 
 import click
 
-from headway.cli import exits
+from headway.cli.frame import exits
 from headway.cli.main import ALIASES, COMMANDS, headway
-from headway.core.causes import TABLE, Again
-from headway.core.spec import KEYS, RESOURCE_KEYS
-from headway.core.states import FOLLOWS, HEARS, MEANS
+from headway.core.job.causes import TABLE, Again
+from headway.core.job.states import FOLLOWS, HEARS, MEANS
+from headway.core.spec.job import KEYS, RESOURCE_KEYS
 from headway.settings import Settings
 
 WRITTEN = "<!-- Written by `make docs`; edit the sources, not this page. -->"

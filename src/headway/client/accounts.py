@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from headway.client.http import Link
+from headway.client.connection.http import Link
 
 
 class Accounts:

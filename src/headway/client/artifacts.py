@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headway.client.statcache import hash_file
+from headway.client.code.hash_cache import hash_file
 from headway.core.errors import BadInput, HeadwayError, NotFound, Unavailable
 
 if TYPE_CHECKING:

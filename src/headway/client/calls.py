@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from headway.client import bundle
 from headway.client.artifacts import choose, fetch
-from headway.client.preparing import take_packing
-from headway.client.script import PASSED_ON
+from headway.client.code import bundle
+from headway.client.code.prepared_job import take_packing
+from headway.client.code.script import PASSED_ON
 from headway.client.sdk import Client, JobHandle
 from headway.core.errors import BadInput, HeadwayError, NotFound
 from headway.training import calling

@@ -1,7 +1,7 @@
 """A rehearsal: a job is run until it has saved, preempted once, and watched until it shows whether it went on.
 
-Drives a job that is submitted already, and notes what is seen; core/rehearsal.py says what it means. Leaves the job
-running: who began it ends it.
+Drives a job that is submitted already, and notes what is seen; core/rehearsal/verdict.py says what it means. Leaves the
+job running: who began it ends it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headway.client import traces
-from headway.core import counters
 from headway.core.errors import Conflict, HeadwayError, NotFound
-from headway.core.rehearsal import Half, Observations, SaveSeen, as_people_know_it, interval_s, show_step
+from headway.core.rehearsal import log_counters
+from headway.core.rehearsal.verdict import Half, Observations, SaveSeen, as_people_know_it, interval_s, show_step
 from headway.core.units import show_duration, show_size
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ class Log:
     def lines(self, key: tuple[int, int, str]) -> list[str]:
         """Whole lines only: half a number is another number."""
         whole = self.texts.get(key, b"").replace(b"\r", b"\n").rpartition(b"\n")[0]
-        return counters.lines_of(whole.decode("utf-8", "replace"))
+        return log_counters.lines_of(whole.decode("utf-8", "replace"))
 
     def last_lines(self, rank: int) -> list[str]:
         """The last words of a rank: what it said on stderr, where that is a file of its own."""
         told = [self.texts[key] for key in sorted(self.texts, key=lambda key: key[2]) if key[1] == rank]
         said = next((text for text in told if text.strip()), b"")
-        return counters.lines_of(said.decode("utf-8", "replace"))[-LAST_LINES:]
+        return log_counters.lines_of(said.decode("utf-8", "replace"))[-LAST_LINES:]
 
 
 class Rehearsal:
@@ -259,12 +259,12 @@ class Rehearsal:
 
     def _counts(self, number: int) -> bool:
         log = self.logs.get(number, Log())
-        return any(counters.counts_at_all(log.lines(key)) for key in log.texts)
+        return any(log_counters.counts_at_all(log.lines(key)) for key in log.texts)
 
-    def _count(self, before: int, number: int) -> counters.Count | None:
+    def _count(self, before: int, number: int) -> log_counters.Count | None:
         """Each rank is compared with itself."""
         first, second = self.logs.get(before, Log()), self.logs.get(number, Log())
-        return counters.best(counters.compare(first.lines(key), second.lines(key)) for key in first.texts)
+        return log_counters.best(log_counters.compare(first.lines(key), second.lines(key)) for key in first.texts)
 
     def _tell_waiting(self) -> None:
         self.teller.live(str(self.detail.get("sentence") or "waits"))

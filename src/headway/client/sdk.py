@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway import settings
-from headway.client import embedded
-from headway.client.http import Address, Link
-from headway.client.patience import Acquaintances
+from headway.client.connection import embedded
+from headway.client.connection.http import Address, Link
+from headway.client.connection.patience import Acquaintances
 from headway.core.errors import Unavailable
 
 if TYPE_CHECKING:
     from headway.client.accounts import Accounts
-    from headway.client.bundle import Bundle, Sent
-    from headway.client.house import House
-    from headway.client.preparing import Packing, Prepared
+    from headway.client.cluster import House
+    from headway.client.code.bundle import Bundle, Sent
+    from headway.client.code.prepared_job import Packing, Prepared
     from headway.client.secrets import Secrets
     from headway.client.story import Chunk
 
@@ -50,7 +50,7 @@ class Client:
     @property
     def house(self) -> House:
         """Queues, pools, licences, schedules, arrays and the outlook."""
-        from headway.client.house import House
+        from headway.client.cluster import House
 
         return House(self.link)
 
@@ -80,7 +80,7 @@ class Client:
 
     def prepare(self, raw: dict[str, Any], packing: Packing) -> Prepared:
         """Settle where the code and the packages of a described job come from; sends nothing."""
-        from headway.client.preparing import prepare
+        from headway.client.code.prepared_job import prepare
 
         chosen = self.resolved.settings
         return prepare(
@@ -89,7 +89,7 @@ class Client:
 
     def send_bundle(self, bundle: Bundle, on_progress: Callable[[Sent], None] = lambda sent: None) -> Sent:
         """Bring the server those files of a bundle that it does not know."""
-        from headway.client.bundle import send
+        from headway.client.code.bundle import send
 
         return send(self.link, bundle, on_progress)
 
@@ -339,8 +339,8 @@ def submit(script: str | Sequence[str], *args: str, **wishes: Any) -> JobHandle:
 
     `bundle=True` sends the project along, `bundle=False` runs in place; `environment="auto"` makes the packages.
     """
-    from headway.client.preparing import take_packing
-    from headway.client.script import describe_job
+    from headway.client.code.prepared_job import take_packing
+    from headway.client.code.script import describe_job
 
     words = [script, *args] if isinstance(script, str) else [*script, *args]
     packing = take_packing(wishes)

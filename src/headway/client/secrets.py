@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from headway.client.http import Link
+from headway.client.connection.http import Link
 
 
 class Secrets:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from headway.client.visits import DATA, END, EXIT, Visit
 from headway.core.errors import HeadwayError
-from headway.core.rehearsal import FileSeen
+from headway.core.rehearsal.verdict import FileSeen
 
 if TYPE_CHECKING:
     from headway.client.sdk import Client

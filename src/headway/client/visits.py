@@ -1,6 +1,6 @@
 """A visit to the place where a job runs: a command, a shell or a port, over two streams of frames.
 
-The frames are those of headway_agent/frames.py: a letter, a length of four bytes, a content.
+The frames are those of headway_agent/visits/frames.py: a letter, a length of four bytes, a content.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from headway.client.http import Answer, Link, error_from
+from headway.client.connection.http import Answer, Link, error_from
 from headway.core.errors import Unavailable
 
 HEAD = struct.Struct("!cI")

@@ -5,12 +5,12 @@ Data in, words out. The same sentence appears in the CLI, the API and the dashbo
 
 from __future__ import annotations
 
-from headway.core.causes import TABLE
-from headway.core.lifecycle import only_saves, place_kept
+from headway.core.job.causes import TABLE
+from headway.core.job.lifecycle import only_saves, place_kept
+from headway.core.job.retry import lost_what, standing, times
 from headway.core.model import Attempt, Cause, Job, State
-from headway.core.retry import lost_what, standing, times
-from headway.core.scheduler import Waiting
-from headway.core.shares import Short
+from headway.core.scheduling.scheduler import Waiting
+from headway.core.scheduling.shares import Short
 from headway.core.steps import STEP, explain_resume, named
 from headway.core.units import show_duration, show_size
 

@@ -1,6 +1,6 @@
 """Reading single values of a description: known keys, whole numbers, one of several words. Refusals name the value.
 
-What the values are for is told in spec.py and progress_spec.py.
+What the values are for is told in spec/job.py and spec/program.py.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headway.core.fit import CPU_DUST
+from headway.core.job.states import FOLLOWS, TASK_FOLLOWS
 from headway.core.model import ENDS, Job, Node, Phase, State
-from headway.core.states import FOLLOWS, TASK_FOLLOWS
+from headway.core.scheduling.fit import CPU_DUST
 
 
 def broken_in(job: Job) -> list[str]:

@@ -1,6 +1,7 @@
 """The nouns: jobs, attempts, tasks, nodes, pools, and the states they can be in.
 
-Only data and questions about that data. What changes a job is in lifecycle.py; what a user may ask for is in spec.py.
+Only data and questions about that data. What changes a job is in job/lifecycle.py; what a user may ask for is in
+spec/job.py.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.core.spec import JobSpec
+    from headway.core.spec.job import JobSpec
 
 JobId = str
 NodeId = str
@@ -54,7 +55,7 @@ OVER = frozenset({Phase.ENDED, Phase.LOST, Phase.RELEASED})
 
 
 class Cause(StrEnum):
-    """Why an attempt ended. Whose fault it is and what follows stands in causes.py."""
+    """Why an attempt ended. Whose fault it is and what follows stands in job/causes.py."""
 
     USER_CODE = "user_code"
     COMMAND_MISSING = "command_missing"
@@ -198,7 +199,7 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Ends since the newest step was committed, by whose fault they were, and those of a day. Kept by retry.py."""
+    """Ends since the newest step was committed, by whose fault they were, and those of a day. Kept by job/retry.py."""
 
     user: int = 0
     platform: int = 0
@@ -253,7 +254,7 @@ class Job:
 
     @property
     def lined(self) -> bool:
-        """Whether it waits on its node behind another job: see lines.py."""
+        """Whether it waits on its node behind another job: see scheduling/waiting_lines.py."""
         return self.attempt is not None and self.attempt.tasks[0].phase is Phase.BEHIND
 
     @property

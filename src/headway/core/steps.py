@@ -1,6 +1,6 @@
 """What steps count and how people read them. It imports nothing: every list of jobs on the command line needs it.
 
-Which steps are kept, and which one is resumed from, is in checkpoints.py.
+Which steps are kept, and which one is resumed from, is in files/checkpoints.py.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.core.grow import Order
+from headway.core.growth.grow import Order
 from headway.engines.protocol import Engine, Sight
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.core.errors import Unavailable
-from headway.core.grow import Order
+from headway.core.growth.grow import Order
 from headway.core.model import NodeId, Pool
 from headway.engines.agent_zip import AgentZip
 from headway.engines.agents import agent_flags, spelled

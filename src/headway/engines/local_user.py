@@ -1,8 +1,8 @@
 """Local nodes that run as another system user than the server: whose jobs they are can read none of its files.
 
 To the server such a node is a host that it reaches not by ssh but by becoming that user: as root directly, otherwise by
-sudo. What is done there is the same as on any host (ssh.py, and the agent's hosting.py). Nobody's storage folder is
-theirs: files travel through the server.
+sudo. What is done there is the same as on any host (ssh.py, and the agent's entrypoints/ssh_host.py). Nobody's storage
+folder is theirs: files travel through the server.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from headway.core.errors import BadInput, HeadwayError, OperatorError, Unavailable
-from headway.core.grow import standing_nodes
-from headway.core.hosts import Host
+from headway.core.growth.grow import standing_nodes
 from headway.core.model import NodeId, Pool
+from headway.core.spec.hosts import Host
 from headway.engines.local import FOR_AGENTS, LocalEngine, env_for_agents
 from headway.engines.protocol import Engine, Sightings, Traits
 from headway.engines.ssh import SshEngine

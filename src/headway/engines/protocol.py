@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from headway.core.grow import Order
+from headway.core.growth.grow import Order
 from headway.core.model import NodeId
-from headway.core.pool_spec import ONE_SYSTEM_USER
+from headway.core.spec.pool import ONE_SYSTEM_USER
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.core.errors import BadInput, Unavailable
-from headway.core.grow import Order
+from headway.core.growth.grow import Order
+from headway.core.growth.node_orders import life_s, order_of
 from headway.core.model import NodeId, Pool
-from headway.core.orders import life_s, order_of
 from headway.engines.network_files import on_network
 from headway.engines.options import check_options, number, text
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits

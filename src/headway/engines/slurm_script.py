@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from headway.core.grow import Order
+from headway.core.growth.grow import Order
 from headway.core.model import Pool
 
 RESTARTS_MOST = 3  # So often may Slurm requeue an order; then it ends, and a new one takes its place.

@@ -3,7 +3,7 @@
 All of ours on a host lies in one directory per server; the agent's pid file says whether it lives, so an engine that is
 made anew finds everything again. What the host itself answers about its processes is proof; silence is none.
 How ssh is called is in ssh_client.py, what a pool may say in ssh_options.py, what is done on the host in the agent's
-hosting.py.
+entrypoints/ssh_host.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import structlog
 
 from headway.core.errors import HeadwayError, Unavailable
-from headway.core.grow import Order, standing_nodes
+from headway.core.growth.grow import Order, standing_nodes
 from headway.core.model import NodeId, Pool
 from headway.engines.agent_zip import AgentZip
 from headway.engines.agents import agent_flags, spelled

@@ -9,8 +9,8 @@ from typing import Any
 
 from headway.core.errors import BadInput
 from headway.core.fields import check_keys, kind_of, one_of
-from headway.core.hosts import Host, read_host
 from headway.core.model import Pool
+from headway.core.spec.hosts import Host, read_host
 from headway.engines.options import check_options, number, text
 
 WORDS = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from random import Random
 from typing import TYPE_CHECKING
 
-from headway.control.setting_up import SetPool
+from headway.control.cluster.commands import SetPool
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
@@ -266,4 +266,4 @@ class Weather:
 
 
 if TYPE_CHECKING:
-    from headway.sim.node import Machine
+    from headway.sim.node.machine import Machine

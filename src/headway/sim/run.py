@@ -13,17 +13,18 @@ from random import Random
 
 from headway.core.model import Pool, Resources
 from headway.settings import Settings
-from headway.sim import faults, judgement
-from headway.sim.broken import Broken
-from headway.sim.checkpoints import Checkpoints
-from headway.sim.engine import Engine
+from headway.sim import faults
+from headway.sim.judge import judgement
+from headway.sim.judge.broken import Broken
+from headway.sim.judge.checkpoints import Checkpoints
+from headway.sim.judge.oracle import Oracle
 from headway.sim.network import Network
-from headway.sim.node import Machine
-from headway.sim.oracle import Oracle
-from headway.sim.ordered import SHAPE, OrderedEngine
-from headway.sim.server import Server, SimStore
-from headway.sim.servers import Peer, Several
-from headway.sim.storage import SimStorage
+from headway.sim.node.machine import Machine
+from headway.sim.server.engine import Engine
+from headway.sim.server.ordered_engine import SHAPE, OrderedEngine
+from headway.sim.server.server import Server, SimStore
+from headway.sim.server.servers import Peer, Several
+from headway.sim.server.storage import SimStorage
 from headway.sim.workload import Workload
 from headway.sim.world import World
 

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from headway.control.commands import ForgetJob, Retry, Stop, Submit
-from headway.control.desk import Command
-from headway.control.repeating import Preempt
+from headway.control.jobs.commands import ForgetJob, Retry, Stop, Submit
+from headway.control.jobs.derive import Preempt
+from headway.control.state.transaction import Command
 from headway.core.errors import Conflict, NotFound, UserError
 from headway.core.model import Job, JobId, Resources, split_key
-from headway.core.progress_spec import PLATFORM_MAX, Again, Progress
-from headway.core.spec import JobSpec
-from headway.sim import habits
-from headway.sim.broken import Broken
-from headway.sim.checkpoints import EVERY_S
+from headway.core.spec.job import JobSpec
+from headway.core.spec.program import PLATFORM_MAX, Again, Progress
 from headway.sim.faults import DEAFENS, UPSETS
-from headway.sim.habits import Habit
-from headway.sim.node import Script
+from headway.sim.judge.broken import Broken
+from headway.sim.judge.checkpoints import EVERY_S
+from headway.sim.node import habits
+from headway.sim.node.habits import Habit
+from headway.sim.node.machine import Script
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation

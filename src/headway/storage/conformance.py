@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import BadInput, NotFound
-from headway.core.places import Identity
+from headway.core.files.storage_identity import Identity
 from headway.storage.protocol import ID_KEY, Storage, WrongContent
 
 BAD_KEYS = {

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from headway.core.errors import NotFound, Unavailable
-from headway.core.places import Identity
+from headway.core.files.storage_identity import Identity
 from headway.storage.protocol import ID_KEY, Kept, Storage, WrongContent, check_key
 
 # Half-written objects. No key begins with a dot, so nobody can ask for one.
@@ -168,7 +168,7 @@ class FolderStorage:
             raise NotFound(f'storage has no object "{path.relative_to(self._root)}"') from None
 
     def sign(self, method: str, keys: Sequence[str], good_for_s: float) -> Sequence[str] | None:
-        return None  # A folder has no address of its own; the server signs for it (api/signing.py).
+        return None  # A folder has no address of its own; the server signs for it (api/web/signed_urls.py).
 
     def put_headers(self) -> dict[str, str]:
         return {}

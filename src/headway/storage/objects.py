@@ -19,7 +19,7 @@ from queue import Full, Queue
 from typing import TYPE_CHECKING, Any
 
 from headway.core.errors import BadInput, NotFound, Unavailable
-from headway.core.places import Identity
+from headway.core.files.storage_identity import Identity
 from headway.storage.protocol import ID_KEY, Kept, Storage, WrongContent, check_key
 
 if TYPE_CHECKING:

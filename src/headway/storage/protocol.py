@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from headway.core.errors import BadInput, HeadwayError
-from headway.core.places import Identity
+from headway.core.files.storage_identity import Identity
 
 ID_KEY = "storage-id"  # The object by which a storage is known again; its content is the id.
 KEY_LENGTH_MAX = 512

@@ -12,7 +12,7 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 
-from headway.store.databases import Database
+from headway.store.sql.databases import Database
 
 SCRIPTS = Path(__file__).with_name("migrations")
 

@@ -1,7 +1,7 @@
 """What every store can do. Jobs, attempts, tasks, events, nodes, log index and the leader's lease live behind it.
 
 A store decides nothing: it keeps what it is given, all of a change or nothing of it, guarded by version and epoch.
-The suite in conformance.py is the law; memory.py and sql.py both pass it.
+The suite in conformance/suite.py is the law; memory/store.py and sql/store.py both pass it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headway.core.accounts import Accounts, AuditEntry, Membership, Project, Token, User
-from headway.core.checkpoints import Checkpoint
+from headway.core.access.accounts import Accounts, AuditEntry, Membership, Project, Token, User
 from headway.core.errors import HeadwayError
-from headway.core.events import Event
+from headway.core.files.checkpoints import Checkpoint
+from headway.core.files.storage_identity import Place
+from headway.core.growth.node_orders import NodeOrder
+from headway.core.job.events import Event
 from headway.core.model import Attempt, Job, JobId, Node, NodeId, Pool, Queue
-from headway.core.orders import NodeOrder
-from headway.core.places import Place
-from headway.core.schedules import Schedule
-from headway.core.secrets import Secret
+from headway.core.spec.schedule import Schedule
+from headway.core.spec.secrets import Secret
 
 
 class LeaderLost(HeadwayError):

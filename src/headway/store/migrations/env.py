@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from headway.store.schema import metadata
+from headway.store.sql.schema import metadata
 
 # SQLite cannot alter a column in place: in batch mode Alembic copies the table.
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, render_as_batch=True)

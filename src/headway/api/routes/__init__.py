@@ -1,0 +1,1 @@
+"""The paths of the API, one file per noun. Routes do not know each other."""

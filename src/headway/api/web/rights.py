@@ -1,0 +1,134 @@
+"""Which right every route needs. A route without a row keeps the server from starting.
+
+What a right means is in core/access/actor.py; that a job, schedule or bundle belongs to a project in which the caller
+has it is checked where the thing is found (gate.py).
+"""
+
+from __future__ import annotations
+
+from headway.core.access.actor import Right
+
+OPEN, KNOWN, VIEW, CHANGE, MANAGE, SERVE, AGENT = (
+    Right.OPEN,
+    Right.KNOWN,
+    Right.VIEW,
+    Right.CHANGE,
+    Right.MANAGE,
+    Right.SERVE,
+    Right.AGENT,
+)
+
+RIGHTS: dict[tuple[str, str], Right] = {
+    # --- jobs ---
+    ("POST", "/api/v1/jobs"): CHANGE,
+    ("POST", "/api/v1/jobs/batch"): CHANGE,
+    ("GET", "/api/v1/jobs"): KNOWN,
+    ("GET", "/api/v1/jobs/{ref}"): VIEW,
+    ("GET", "/api/v1/jobs/{ref}/why"): VIEW,
+    ("GET", "/api/v1/jobs/{ref}/wait"): VIEW,
+    ("POST", "/api/v1/jobs/{ref}/stop"): CHANGE,
+    ("POST", "/api/v1/jobs/{ref}/retry"): CHANGE,
+    ("DELETE", "/api/v1/jobs/{ref}"): CHANGE,
+    ("PATCH", "/api/v1/jobs/{ref}"): CHANGE,
+    ("POST", "/api/v1/jobs/{ref}/hold"): CHANGE,
+    ("POST", "/api/v1/jobs/{ref}/release"): CHANGE,
+    ("POST", "/api/v1/plan"): CHANGE,
+    ("GET", "/api/v1/plan"): KNOWN,
+    # --- arrays ---
+    ("GET", "/api/v1/arrays/{array}"): VIEW,
+    ("PATCH", "/api/v1/arrays/{array}"): CHANGE,
+    ("POST", "/api/v1/arrays/{array}/stop"): CHANGE,
+    ("POST", "/api/v1/arrays/{array}/hold"): CHANGE,
+    ("POST", "/api/v1/arrays/{array}/release"): CHANGE,
+    # --- output and progress ---
+    ("GET", "/api/v1/jobs/{ref}/logs"): VIEW,
+    ("GET", "/api/v1/jobs/{ref}/logs/raw"): VIEW,
+    ("GET", "/api/v1/jobs/{ref}/checkpoints"): VIEW,
+    ("POST", "/api/v1/jobs/{ref}/checkpoints/{step}/pin"): CHANGE,
+    ("GET", "/api/v1/jobs/{ref}/checkpoints/{step}/files"): VIEW,
+    ("GET", "/api/v1/jobs/{ref}/checkpoints/{step}/raw"): VIEW,
+    ("POST", "/api/v1/jobs/{ref}/preempt"): CHANGE,
+    ("GET", "/api/v1/jobs/{ref}/artifacts"): VIEW,
+    ("GET", "/api/v1/jobs/{ref}/artifacts/raw"): VIEW,
+    ("POST", "/api/v1/jobs/{ref}/fork"): CHANGE,
+    ("POST", "/api/v1/jobs/{ref}/rerun"): CHANGE,
+    ("GET", "/api/v1/jobs/{one}/diff/{other}"): VIEW,
+    ("GET", "/api/v1/events"): KNOWN,
+    ("GET", "/api/v1/events/page"): KNOWN,
+    # --- code ---
+    ("POST", "/api/v1/bundles/missing"): CHANGE,
+    ("PUT", "/api/v1/bundles/files"): CHANGE,
+    ("PUT", "/api/v1/bundles/files/{sha256}"): CHANGE,
+    ("PUT", "/api/v1/bundles/{digest}"): CHANGE,
+    ("GET", "/api/v1/bundles/{digest}"): VIEW,
+    # --- what operators set ---
+    ("GET", "/api/v1/queues"): KNOWN,
+    ("PATCH", "/api/v1/queues/{name}"): SERVE,
+    ("DELETE", "/api/v1/queues/{name}"): SERVE,
+    ("GET", "/api/v1/pools"): KNOWN,
+    ("PATCH", "/api/v1/pools/{name}"): SERVE,
+    ("GET", "/api/v1/pools/{name}/render"): SERVE,
+    ("GET", "/api/v1/hosts"): SERVE,
+    ("DELETE", "/api/v1/pools/{name}"): SERVE,
+    ("GET", "/api/v1/licences"): KNOWN,
+    ("PATCH", "/api/v1/licences"): SERVE,
+    ("POST", "/api/v1/nodes/{node}/release"): SERVE,
+    ("POST", "/api/v1/nodes/{node}/revoke"): SERVE,
+    ("POST", "/api/v1/nodes/{node}/{how}"): SERVE,
+    ("GET", "/api/v1/schedules"): KNOWN,
+    ("PUT", "/api/v1/schedules/{name}"): CHANGE,
+    ("POST", "/api/v1/schedules/{name}/pause"): CHANGE,
+    ("DELETE", "/api/v1/schedules/{name}"): CHANGE,
+    # --- accounts ---
+    ("GET", "/api/v1/login"): OPEN,
+    ("POST", "/api/v1/login/oidc"): OPEN,
+    ("GET", "/api/v1/whoami"): KNOWN,
+    ("GET", "/api/v1/users"): SERVE,
+    ("POST", "/api/v1/users"): SERVE,
+    ("PATCH", "/api/v1/users/{name}"): SERVE,
+    ("DELETE", "/api/v1/users/{name}"): SERVE,
+    ("GET", "/api/v1/projects"): KNOWN,
+    ("PUT", "/api/v1/projects/{project}"): SERVE,
+    ("DELETE", "/api/v1/projects/{project}"): SERVE,
+    ("PUT", "/api/v1/projects/{project}/references"): SERVE,
+    ("GET", "/api/v1/projects/{project}/members"): VIEW,
+    ("PUT", "/api/v1/projects/{project}/members/{user}"): MANAGE,
+    ("DELETE", "/api/v1/projects/{project}/members/{user}"): MANAGE,
+    ("GET", "/api/v1/tokens"): KNOWN,
+    ("POST", "/api/v1/tokens"): KNOWN,
+    ("DELETE", "/api/v1/tokens/{prefix}"): KNOWN,
+    ("GET", "/api/v1/audit"): SERVE,
+    # --- the server, and agents ---
+    ("GET", "/api/v1/health"): OPEN,
+    ("GET", "/api/v1/server"): KNOWN,
+    ("GET", "/api/v1/nodes"): KNOWN,
+    ("POST", "/api/v1/jobs/{ref}/visits"): CHANGE,
+    ("GET", "/api/v1/visits/{visit}/out"): CHANGE,
+    ("POST", "/api/v1/visits/{visit}/in"): CHANGE,
+    ("GET", "/agent/visits/{visit}/in"): AGENT,
+    ("POST", "/agent/visits/{visit}/out"): AGENT,
+    ("GET", "/api/v1/secrets"): KNOWN,
+    ("PUT", "/api/v1/projects/{project}/secrets/{name}"): CHANGE,
+    ("DELETE", "/api/v1/projects/{project}/secrets/{name}"): CHANGE,
+    ("POST", "/api/v1/secrets/rotate"): SERVE,
+    ("POST", "/agent/secrets"): AGENT,
+    ("GET", "/agent/hello"): AGENT,
+    ("POST", "/agent/sync"): AGENT,
+    ("POST", "/agent/token"): AGENT,
+    ("GET", "/agent.pyz"): AGENT,
+    ("POST", "/agent/urls"): AGENT,
+    ("POST", "/agent/join"): AGENT,
+    ("PUT", "/agent/objects/{key:path}"): AGENT,
+    ("GET", "/agent/objects/{key:path}"): AGENT,
+}
+
+UNRECORDED = frozenset(
+    {
+        ("POST", "/api/v1/bundles/missing"),
+        ("PUT", "/api/v1/bundles/files"),
+        ("PUT", "/api/v1/bundles/files/{sha256}"),
+        ("POST", "/api/v1/plan"),
+        ("POST", "/api/v1/visits/{visit}/in"),
+    }
+)
+"""Calls that change nothing that anybody could name: questions, and the pieces of what is named later."""

@@ -1,0 +1,260 @@
+"""The shapes of requests and answers, for the OpenAPI schema. Checking itself is done by core/spec/job.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.control.jobs.change import CHANGEABLE
+from headway.core.access.actor import ROLES
+from headway.core.files.checkpoints import HOW
+from headway.core.job.causes import TABLE
+from headway.core.job.events import KINDS
+from headway.core.model import State
+from headway.core.spec.job import KEYS, RESOURCE_KEYS
+from headway.core.spec.pool import KEYS as POOL_KEYS
+from headway.core.spec.program import ACTIONS, ENVIRONMENTS, SAVED_BY, SIGNALS
+from headway.core.spec.queue import KEYS as QUEUE_KEYS
+from headway.core.spec.schedule import KEYS as SCHEDULE_KEYS
+from headway.core.spec.schedule import OVERLAPS
+from headway.core.spec.scheduling import WHEN
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string"}
+ANYTHING: Schema = {"type": "object"}
+NUMBER: Schema = {"type": "number"}
+WHOLE: Schema = {"type": "integer"}
+TIME: Schema = {"type": ["number", "null"], "description": "seconds since 1970"}
+MAYBE_WHOLE: Schema = {"type": ["integer", "null"]}
+AMOUNT: Schema = {"type": ["number", "string"]}
+ANY_KIND: Schema = {"type": ["number", "string", "boolean", "object", "array", "null"]}
+
+
+def obj(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def words(known: Mapping[str, str], kinds: Mapping[str, Schema]) -> Schema:
+    """An object of these words, each with what it says; those of no known kind may be anything."""
+    properties = {key: {**kinds.get(key, ANY_KIND), "description": says} for key, says in known.items()}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def array(of: Schema) -> Schema:
+    return {"type": "array", "items": of}
+
+
+_KINDS: dict[str, Schema] = {
+    "command": {**array(TEXT), "minItems": 1},
+    "priority": WHOLE,
+    "nodes": {**WHOLE, "minimum": 1},
+    "ranks_per_node": {**WHOLE, "minimum": 1},
+    "resources": obj(
+        cpus={**NUMBER, "description": RESOURCE_KEYS["cpus"], "minimum": 0},
+        memory={**AMOUNT, "description": RESOURCE_KEYS["memory"]},
+        gpus={**WHOLE, "description": RESOURCE_KEYS["gpus"], "minimum": 0},
+    ),
+    "env": {"type": "object", "additionalProperties": TEXT},
+    "tags": {"type": "object", "additionalProperties": TEXT},
+    "retries": {**WHOLE, "minimum": 0},
+    "max_duration": {"type": ["number", "string", "null"]},
+    "grace": AMOUNT,
+    "log_max": AMOUNT,
+    "streams": {"enum": ["merged", "split"]},
+    "environment": obj(("kind",), kind={"enum": list(ENVIRONMENTS)}, path=TEXT, digest=TEXT),
+    "inputs": {"type": "object", "additionalProperties": {"anyOf": [TEXT, obj(("url",), url=TEXT, sha256=TEXT)]}},
+    "volumes": {"type": "object", "additionalProperties": TEXT},
+    "params": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+    "seed": {"type": ["integer", "null"], "minimum": 0},
+    "checkpoint": obj(
+        keep_last=WHOLE,
+        keep_best={"type": ["object", "null"]},
+        marker=TEXT,
+        settle=AMOUNT,
+        saved_by={"enum": list(SAVED_BY)},
+        dir={"anyOf": [TEXT, array(TEXT)]},
+    ),
+    "outputs": array(TEXT),
+    "notice": obj(signal={"enum": list(SIGNALS)}, grace=AMOUNT),
+    "retry": obj(
+        max=WHOLE,
+        on_exit_codes=array(WHOLE),
+        capacity_max=WHOLE,
+        platform_max=WHOLE,
+        quick_max=WHOLE,
+        capacity_max_per_day=MAYBE_WHOLE,
+        platform_max_per_day=MAYBE_WHOLE,
+    ),
+    "log_policies": array(obj(("pattern", "label"), pattern=TEXT, label=TEXT, action={"enum": list(ACTIONS)})),
+    "limits": obj(open_files=WHOLE, output=AMOUNT, stalled_after=AMOUNT, pending=AMOUNT, pin_cpus={"type": "boolean"}),
+    "after": array({"anyOf": [TEXT, obj(("job",), job=TEXT, when={"enum": list(WHEN)}, each={"type": "boolean"})]}),
+    "hold": {"type": "boolean"},
+    "start_at": {"type": ["number", "string", "null"]},
+    "deadline": {"type": ["number", "string", "null"]},
+    "layout": {"enum": ["spread", "pack", ""]},
+    "labels": {"type": "object", "additionalProperties": TEXT},
+    "licences": {"type": "object", "additionalProperties": {**WHOLE, "minimum": 1}},
+    "array": {**WHOLE, "minimum": 0},
+    "estimate": {"type": ["number", "string", "null"]},
+    "resume_from": obj(("job",), job=TEXT, step={"type": ["integer", "null"]}),
+}
+SPEC: Schema = {
+    **obj(("command",), **{key: {**_KINDS.get(key, TEXT), "description": says} for key, says in KEYS.items()}),
+    "additionalProperties": False,
+}
+_STATE: Schema = {"enum": [state.value for state in State]}
+_CAUSE: Schema = {"enum": [*(cause.value for cause in TABLE), None]}
+SUMMARY: Schema = obj(
+    ("id", "name", "state", "sentence"),
+    id=TEXT,
+    seq=WHOLE,
+    name=TEXT,
+    state=_STATE,
+    cause=_CAUSE,
+    detail=TEXT,
+    sentence=TEXT,
+    project=TEXT,
+    user=TEXT,
+    queue=TEXT,
+    pool=TEXT,
+    priority=WHOLE,
+    nodes=WHOLE,
+    attempt=WHOLE,
+    exit_code={"type": ["integer", "null"]},
+    submitted_at=TIME,
+    started_at=TIME,
+    ended_at=TIME,
+    tags={"type": "object"},
+)
+LOSS: Schema = obj(steps=WHOLE, seconds=NUMBER, money={"type": ["number", "null"]})
+CHECKPOINT: Schema = obj(
+    ("step", "attempt"),
+    step=WHOLE,
+    unit={**TEXT, "description": "what its step counts: step, epoch, or save where the job does not tell"},
+    attempt=WHOLE,
+    how={"enum": list(HOW)},
+    bytes=WHOLE,
+    files=WHOLE,
+    at=TIME,
+    metrics={"type": "object"},
+    found={**TEXT, "description": "where in its working directory the job saves, and whose habit that is"},
+    tasks={**array(WHOLE), "description": "those that saved it"},
+    sharded={"type": "boolean", "description": "each of them saved a share of one whole"},
+    complete={"type": "boolean"},
+    lacks={**TEXT, "description": "why it is none: which tasks have not saved it, or cannot be matched"},
+    pinned={"type": "boolean"},
+    state={"enum": ["committed", "set_aside"]},
+    resumable={"type": "boolean"},
+)
+_PROGRESS: Schema = obj(
+    seed=WHOLE,
+    checkpoint={"anyOf": [CHECKPOINT, {"type": "null"}]},
+    checkpoint_lacks={**TEXT, "description": "why what its tasks saved since is no checkpoint"},
+    account=obj(unit=TEXT, total=LOSS, by_cause={"type": "object", "additionalProperties": LOSS}, attempts=array(LOSS)),
+    artifacts=obj(files=WHOLE, bytes=WHOLE),
+)
+_DETAIL: Schema = {"allOf": [SUMMARY, obj(spec=SPEC, attempts=array({"type": "object"}), hint=TEXT), _PROGRESS]}
+EVENT: Schema = obj(
+    ("seq", "kind", "at"),
+    seq=WHOLE,
+    kind={"enum": list(KINDS)},
+    at=NUMBER,
+    job=TEXT,
+    attempt=WHOLE,
+    data={"type": "object"},
+)
+PROBLEM: Schema = obj(type=TEXT, title=TEXT, status=WHOLE, detail=TEXT, hint=TEXT)
+
+
+def body(schema: Schema) -> Schema:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def answers(status: int, schema: Schema, says: str, media: str = "application/json") -> dict[int | str, Schema]:
+    return {
+        status: {"description": says, "content": {media: {"schema": schema}}},
+        "default": {"description": "a problem", "content": {"application/problem+json": {"schema": PROBLEM}}},
+    }
+
+
+_FORCE: Schema = {"type": "boolean", "description": "accept it though nothing here could ever run it"}
+_FOR: Schema = {"type": ["string", "null"], "description": "whose it shall be; only admins of the server say so"}
+JOB = body(obj(("job",), job=SPEC, key=TEXT, force=_FORCE, user=_FOR))
+BATCH = body(obj(("jobs",), jobs=array(SPEC), key=TEXT, force=_FORCE, user=_FOR))
+STOP = body(obj(grace_s={"type": ["number", "null"]}, drop_files={"type": "boolean"}))
+ARRAY: Schema = obj(("id", "count"), id=TEXT, name=TEXT, count=WHOLE, states={"type": "object"})
+MADE = answers(201, obj(job=SUMMARY, array=ARRAY), "the job; of an array, its first one")
+BATCH_MADE = answers(201, obj(ids=array(TEXT)), "the ids, in the order of the request")
+JOBS = answers(200, obj(jobs=array(SUMMARY), next={"type": ["integer", "null"]}), "a page")
+DETAIL = answers(200, _DETAIL, "the job")
+WHY = answers(200, obj(job=TEXT, state=_STATE, sentence=TEXT, evidence={"type": "object"}), "the reason")
+WAITED = answers(200, obj(job=_DETAIL, ended={"type": "boolean"}), "the job, ended or not")
+EVENTS = answers(200, obj(events=array(EVENT), last=WHOLE), "events, oldest first")
+STREAM = answers(200, EVENT, "one message per event: `id` its number, `event` its kind", "text/event-stream")
+RAW = answers(200, {"type": "string", "format": "binary"}, "bytes", "application/octet-stream")
+ANY = answers(200, {"type": "object"}, "the answer")
+
+_GROUPS = ("code", "environment", "params", "spec", "hardware", "results", "course")
+_ARTIFACT: Schema = obj(attempt=WHOLE, task=WHOLE, path=TEXT, size=WHOLE, sha256=TEXT, at=TIME)
+CHECKPOINTS = answers(200, obj(checkpoints=array(CHECKPOINT)), "the checkpoints, the best to resume from first")
+CHECKPOINT_FILES = answers(200, obj(files=array(obj(task=WHOLE, path=TEXT, size=WHOLE))), "its files")
+ARTIFACTS = answers(200, obj(artifacts=array(_ARTIFACT)), "the files")
+DIFFERENCE = answers(200, obj((), **dict.fromkeys(_GROUPS, ANYTHING)), "what differs, by group")
+MISSING = answers(200, obj(missing=array(TEXT)), "the contents that are not here")
+PIN = body(obj(pinned={"type": "boolean"}))
+FORK = body(obj(step={"type": ["integer", "null"]}, set={"type": "object"}, key=TEXT))
+RERUN = body(obj(key=TEXT))
+WANTED = body(obj(("files",), files=array(TEXT)))
+BUNDLE = body(obj(("files",), files=array({"type": "object"}), git={"type": ["object", "null"]}))
+
+# --- what operators set ---
+QUEUE: Schema = words(QUEUE_KEYS, {})
+POOL: Schema = words(POOL_KEYS, {})
+SCHEDULE: Schema = obj(
+    ("cron", "job"),
+    cron={**TEXT, "description": SCHEDULE_KEYS["cron"]},
+    zone={**TEXT, "description": SCHEDULE_KEYS["zone"]},
+    overlap={"enum": list(OVERLAPS), "description": SCHEDULE_KEYS["overlap"]},
+    paused={"type": "boolean"},
+    job=SPEC,
+)
+PAUSE = body(obj(paused={"type": "boolean"}))
+CHANGE = body(words({key: KEYS[key] for key in CHANGEABLE}, {key: _KINDS.get(key, TEXT) for key in CHANGEABLE}))
+QUEUES = answers(
+    200, obj(queues=array(obj(("name",), name=TEXT, rules=QUEUE, queued=WHOLE, active=WHOLE))), "the queues"
+)
+POOLS = answers(
+    200,
+    obj(
+        pools=array(
+            obj(("name",), name=TEXT, rules=POOL, nodes=WHOLE, open=WHOLE, tasks=WHOLE, free={"type": "object"})
+        )
+    ),
+    "the pools",
+)
+LICENCES = answers(200, obj(licences={"type": "object", "additionalProperties": WHOLE}), "how many there are of each")
+SCHEDULES = answers(200, obj(schedules=array({"type": "object"})), "the schedules")
+ARRAYS = answers(200, ARRAY, "how many of its jobs are in which state")
+PLAN = body(obj(("job",), job=SPEC))
+
+# --- accounts ---
+_MAYBE_TEXT: Schema = {"type": ["string", "null"]}
+_MAYBE_TRUE: Schema = {"type": ["boolean", "null"]}
+NEW_USER = body(obj(("name",), name=TEXT, email=_MAYBE_TEXT, admin=_MAYBE_TRUE))
+USER_CHANGE = body(obj(email=_MAYBE_TEXT, admin=_MAYBE_TRUE))
+MEMBER = body(obj(("role",), role={"enum": list(ROLES)}))
+REFERENCES = body(obj(("references",), references={"type": "array", "items": TEXT}))
+NEW_TOKEN = body(
+    obj(
+        label=_MAYBE_TEXT,
+        user=_MAYBE_TEXT,
+        project=_MAYBE_TEXT,
+        role={"enum": [*ROLES, None]},
+        expires_in_s={"type": ["number", "null"], "description": "null: never"},
+    )
+)
+OIDC_CODE = body(
+    obj(
+        ("code", "code_verifier", "nonce", "redirect_uri"), code=TEXT, code_verifier=TEXT, nonce=TEXT, redirect_uri=TEXT
+    )
+)

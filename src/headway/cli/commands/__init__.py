@@ -1,0 +1,1 @@
+"""The commands, one file per noun or small group, loaded only when their command is typed."""

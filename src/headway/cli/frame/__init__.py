@@ -1,0 +1,1 @@
+"""What every command stands on: groups that load late, flags for all, three voices of output, exit codes, YAML."""

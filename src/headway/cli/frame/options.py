@@ -1,0 +1,100 @@
+"""Flags that every command has, the connection that most need, and how words on the command line become values."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from headway.cli.frame.output import FORMS, Output
+from headway.core.errors import BadInput
+from headway.core.units import duration_s, show_duration
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -o, --json, -q, -v and --no-color, and hand the command an Output."""
+
+    @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="Output format.")
+    @click.option("--json", "as_json", is_flag=True, help="Same as -o json; errors are JSON too.")
+    @click.option("-q", "--quiet", is_flag=True, help="Print names only.")
+    @click.option("-v", "--verbose", is_flag=True, help="Say more: retries, and the full trace of an internal error.")
+    @click.option("--no-color", is_flag=True, help="Disable colours (as NO_COLOR does).")
+    @functools.wraps(command)
+    def with_output(
+        *args: Any, form: str, as_json: bool, quiet: bool, verbose: bool, no_color: bool, **kwargs: Any
+    ) -> Any:
+        colour = not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        output = Output("json" if as_json else form, quiet, verbose, colour)
+        return command(*args, output=output, **kwargs)
+
+    return with_output
+
+
+def connect(output: Output) -> Any:
+    """A client of the configured server, or of the embedded one."""
+    from headway.client.sdk import Client
+
+    client = Client()
+    click.get_current_context().call_on_close(client.close)
+    if output.verbose:
+        client.on_trouble(lambda sentence: output.say(f"headway: {sentence}; trying again"))
+    else:
+        client.link.on_wait = lambda sentence, left_s: output.say(
+            f"headway: {sentence}; waiting up to {show_duration(left_s)} for it"
+        )
+    return client
+
+
+class Duration(click.ParamType[float]):
+    """`30s`, `10m`, `6h`, `2d`, or a number of seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        return duration_s(str(value), param.opts[-1] if param else "duration")
+
+
+DURATION = Duration()
+
+
+def pair(word: str, flag: str) -> tuple[str, str]:
+    """Split K=V."""
+    key, equals, value = word.partition("=")
+    if not equals or not key:
+        raise BadInput(f'{flag}: "{word[:80]}" is not of the form KEY=VALUE')
+    return key, value
+
+
+def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """Ids and names for the shell; asks only a server that runs, and never fails."""
+    from click.shell_completion import CompletionItem
+
+    from headway.client.connection.embedded import read_running
+    from headway.client.sdk import Client
+    from headway.core.errors import HeadwayError
+
+    try:
+        client = Client(patience_s=0.0)
+        if not client.resolved.settings.server_url and read_running(client.home) is None:
+            return []
+        jobs = client.jobs(limit=100)
+    except HeadwayError:
+        return []
+    found = [CompletionItem(job["id"], help=f"{job['name']} {job['state']}") for job in jobs]
+    found += [CompletionItem(name) for name in dict.fromkeys(job["name"] for job in jobs)]
+    return [item for item in found if item.value.startswith(incomplete)]
+
+
+def job_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.argument("job", metavar="JOB", shell_complete=complete_job)(command)
+
+
+def jobs_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job)(command)

@@ -1,0 +1,141 @@
+"""Reads and writes job files in YAML 1.2's idea of true and of numbers; no doubled keys, errors that name the line.
+
+core/spec/job.py decides which keys and values a job may have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from headway.core.errors import BadInput
+
+FILE_BYTES_MAX = 16 * 2**20
+VALUES_MAX = 100_000
+
+
+class Loader(yaml.SafeLoader):
+    """`on`, `no`, dates and `1:30` stay text; `1e-5` is a number."""
+
+
+class Dumper(yaml.SafeDumper):
+    """Quotes what this reader or an older one would not take for text."""
+
+
+_TAG = "tag:yaml.org,2002:"
+Loader.yaml_implicit_resolvers = {}
+for _name, _pattern, _first in (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789"),
+    (
+        "float",
+        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        "-+0123456789.",
+    ),
+    ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
+    ("merge", r"^(?:<<)$", "<"),
+):
+    Loader.add_implicit_resolver(_TAG + _name, re.compile(_pattern), list(_first))
+    Dumper.add_implicit_resolver(_TAG + _name, re.compile(_pattern), list(_first))
+
+
+def _int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    text = str(node.value)
+    base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+    return int(text[2:] if base != 10 else text, base)
+
+
+def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.tag != _TAG + "merge":
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f'the key "{key.value}" is there twice', key.start_mark
+                )
+            seen.add(key.value)
+    loader.flatten_mapping(node)
+    return loader.construct_mapping(node, deep=True)
+
+
+Loader.add_constructor(_TAG + "int", _int)
+Loader.add_constructor(_TAG + "map", _mapping)
+
+
+def read_job(path: str) -> dict[str, Any]:
+    """Return the description in a file (`-` is stdin), or say on which line it is wrong."""
+    text = _text(path)
+    value = parse(text, path)
+    if value is None:
+        raise BadInput(f"{path} is empty", "a job needs at least a command")
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{path}: expected keys and values, as in `command: [python, train.py]`")
+    return dict(value)
+
+
+def parse(text: str, what: str) -> Any:
+    try:
+        value = yaml.load(text, Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{what}, line {mark.line + 1}" if mark else what
+        raise BadInput(f"{where}: {error.problem or error.context or 'is not YAML'}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadInput(f"{what} is not YAML: {str(error).splitlines()[0]}") from None
+    if _size(value, VALUES_MAX) <= 0:
+        raise BadInput(f"{what}: more than {VALUES_MAX:,} values", "aliases multiply what they stand for")
+    return value
+
+
+def dump(value: Any) -> str:
+    """YAML that reads back as the same value."""
+    return str(yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110))
+
+
+def set_value(raw: dict[str, Any], path: str, text: str) -> None:
+    """Put a value given as `resources.gpus=2` at its place."""
+    *parents, last = path.split(".")
+    place = raw
+    for parent in parents:
+        inner = place.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise BadInput(f'--set {path}: "{parent}" is not a group of keys')
+        place = inner
+    place[last] = parse(text, f"--set {path}")
+
+
+def _text(path: str) -> str:
+    import sys
+
+    try:
+        if path == "-":
+            content = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+        else:
+            with open(path, "rb") as file:
+                content = file.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        from headway.client.code.script import nearest
+
+        raise BadInput(f'no file "{path}"', nearest(path)) from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f'"{path}" cannot be read: {getattr(error, "strerror", None) or error}') from None
+    if len(content) > FILE_BYTES_MAX:
+        raise BadInput(f"{path} is larger than {FILE_BYTES_MAX:,} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not UTF-8 text") from None
+
+
+def _size(value: Any, left: int) -> int:
+    """How much of a budget is left after counting all values; stops counting when it is used up."""
+    left -= 1
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for each in inner:
+        if left <= 0:
+            break
+        left = _size(each, left)
+    return left

@@ -1,0 +1,1 @@
+"""Flags that describe a job, shared by all commands that take one."""

@@ -1,0 +1,1 @@
+"""The user's code on its way to the server: which files, which packages, which commit, as a bundle."""

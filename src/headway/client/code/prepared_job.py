@@ -1,0 +1,125 @@
+"""From a described job to one that can be submitted: where its code comes from, and what its packages are made from.
+
+Decides between running in place and bundling (docs/decisions/0001-in-place-or-bundled.md). Reads the project and sends
+nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.client.code import bundle, environments, ignored_files
+from headway.client.code.bundle import Bundle
+from headway.core.errors import BadInput
+
+WHEN = ("auto", "always", "never")
+OF_THIS_MACHINE = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
+OF_AN_ENVIRONMENT = ("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH")
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """What the caller said about code and packages; None where nothing was said."""
+
+    bundle: bool | None = None
+    allow_large: bool = False
+    environment: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A description that the server takes, and the bundle that has to be there first."""
+
+    raw: dict[str, Any]
+    bundle: Bundle | None = None
+
+
+def take_packing(wishes: dict[str, Any]) -> Packing:
+    """Take out of a job's wishes what is about packing. A digest stays: that code is on the server already."""
+    asked = wishes.get("bundle")
+    if isinstance(asked, bool):
+        del wishes["bundle"]
+    environment = wishes.pop("environment", None)
+    allow_large = bool(wishes.pop("allow_large", False))
+    return Packing(asked if isinstance(asked, bool) else None, allow_large, environment)
+
+
+def prepare(
+    raw: dict[str, Any], packing: Packing, *, when: str, shared: bool, cache: Path, env: Mapping[str, str]
+) -> Prepared:
+    """Return the description with its code and packages settled. `shared` says that the server is another machine's."""
+    if when not in WHEN:
+        raise BadInput(f'bundle: "{when[:80]}" is not one of {", ".join(WHEN)}')
+    workdir = str(raw["workdir"])
+    made = raw.get("bundle")
+    root = None if made else _root(workdir, packing.bundle, when, shared)
+    if packing.environment is not None:
+        base = root or workdir
+        script = next((word for word in raw.get("command") or () if str(word).endswith(".py")), None)
+        raw = {**raw, "environment": environments.resolve(packing.environment, base, workdir, script)}
+        raw = _without(raw, OF_AN_ENVIRONMENT, env)
+        raw["command"] = _portable(raw["command"], "python")
+    if made:
+        return Prepared({key: value for key, value in raw.items() if key != "workdir"})
+    if root is None:
+        return Prepared(raw)
+    found = bundle.read(root, cache / "bundles", allow_large=packing.allow_large)
+    return Prepared(_bundled(raw, found, workdir, shared, env), found)
+
+
+def _root(workdir: str, asked: bool | None, when: str, shared: bool) -> str | None:
+    """The directory to bundle, or None for a job that runs in place."""
+    project = ignored_files.project_root(workdir)
+    wanted = asked if asked is not None else when == "always" or (when == "auto" and shared and project is not None)
+    return (project or workdir) if wanted else None
+
+
+def _bundled(raw: dict[str, Any], found: Bundle, workdir: str, shared: bool, env: Mapping[str, str]) -> dict[str, Any]:
+    given = {key: value for key, value in raw.items() if key != "workdir"}
+    subdir = os.path.relpath(workdir, found.root)
+    given["bundle"] = found.digest
+    if subdir != ".":
+        given["subdir"] = subdir
+    given["command"] = [_inner(word, found, workdir) for word in given["command"]]
+    path = str((given.get("environment") or {}).get("path") or "")
+    if path and not found.holds(path):
+        raise BadInput(f'environment: "{path}" is left out of the bundle by .gitignore or {ignored_files.OURS}')
+    if shared:
+        given = _without(given, OF_THIS_MACHINE, env)
+        given["command"] = _portable(given["command"], "python3")
+    return given
+
+
+def _inner(word: str, found: Bundle, workdir: str) -> str:
+    """A script of the project by its path in the bundle; refused when it is not in there, all else as it is."""
+    full = os.path.normpath(os.path.join(workdir, word))
+    if not word.endswith((".py", ".sh")) or not os.path.isfile(full):
+        return word
+    path = os.path.relpath(full, found.root)
+    if path.startswith("../"):
+        if os.path.isabs(word):
+            return word
+        raise BadInput(f'"{word}" is outside the project {found.root}', "--no-bundle runs it in place")
+    if not found.holds(path):
+        raise BadInput(
+            f'"{path}" is left out of the bundle by .gitignore or {ignored_files.OURS}', "--no-bundle runs it in place"
+        )
+    return os.path.relpath(full, workdir) if os.path.isabs(word) else word
+
+
+def _portable(command: Sequence[str], python: str) -> list[str]:
+    """The command with the interpreter that the node finds, in place of the caller's own."""
+    first = os.path.basename(command[0])
+    ours = os.path.isabs(command[0]) and (first.startswith("python") or first == "bash")
+    name = python if first.startswith("python") else first
+    return [name, *command[1:]] if ours else list(command)
+
+
+def _without(raw: dict[str, Any], names: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+    """Without those variables that were merely passed on from here; what was given on purpose differs, and stays."""
+    given = raw.get("env") or {}
+    return {**raw, "env": {name: value for name, value in given.items() if name not in names or value != env.get(name)}}

@@ -1,0 +1,392 @@
+"""One connection to a server: requests, retries, and problem documents turned into errors.
+
+It knows nothing of jobs. A lost connection is found anew through `locate`, which may start the embedded server again;
+a call that may be repeated is repeated until `patience_s` is over. Imports cost time, hence no dataclasses.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from headway.client.connection.http_socket import FileBody, Wire
+from headway.client.connection.patience import Acquaintances, hint_for, worth_waiting_s
+from headway.core.errors import (
+    BadInput,
+    Conflict,
+    HeadwayError,
+    NotAllowed,
+    NotFound,
+    OperatorError,
+    ServerTaken,
+    Unavailable,
+    UserError,
+)
+
+BASE = "/api/v1"
+CONNECT_S_MAX = 5.0
+ANSWER_S_MAX = 60.0
+SAY_AFTER_S = 1.0
+PROXY_ALONE = (502, 503, 504)  # What a proxy says while the server behind it is away.
+PAUSE_FIRST_S = 0.05
+PAUSE_S_MAX = 1.0
+
+KINDS: dict[str, type[HeadwayError]] = {
+    kind.kind: kind
+    for kind in (BadInput, Conflict, NotAllowed, NotFound, OperatorError, ServerTaken, Unavailable, UserError)
+}
+STATUSES: dict[int, type[HeadwayError]] = {
+    400: BadInput,
+    401: NotAllowed,
+    403: NotAllowed,
+    404: NotFound,
+    409: Conflict,
+    413: BadInput,
+    422: BadInput,
+    503: Unavailable,
+}
+
+
+class Address:
+    """Where a server listens, the token that it wants to see, and which certificates are trusted besides.
+
+    `own`: the token is the private one of a home, which is shown only to whoever proves to have it already.
+    """
+
+    __slots__ = ("ca_file", "own", "token", "url")
+
+    def __init__(self, url: str, token: str = "", ca_file: str = "", own: bool = False) -> None:
+        self.url = url
+        self.token = token
+        self.ca_file = ca_file
+        self.own = own
+
+
+class Answer:
+    """A whole answer: its headers, and a body that was read to its end."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def json(self) -> Any:
+        return json.loads(self.body) if self.body else None
+
+
+class NotHeadway(Unavailable):
+    """Something answers there, and it is no Headway server."""
+
+
+class Link:
+    """A keep-alive connection that is made when it is needed and made again when it is lost.
+
+    `on_trouble` hears of every failed try; `on_wait` once in a call, when it lasts: what fails, and how long is waited.
+    """
+
+    def __init__(
+        self,
+        locate: Callable[[], Address],
+        patience_s: float = 30.0,
+        on_trouble: Callable[[str], None] = lambda sentence: None,
+        met: Acquaintances | None = None,
+    ) -> None:
+        self.locate = locate
+        self.patience_s = patience_s
+        self.on_trouble = on_trouble
+        self.on_wait: Callable[[str, float], None] = lambda sentence, left_s: None
+        self.met = met  # None: every server is taken for one that was met.
+        self._wire: Wire | None = None
+        self._address: Address | None = None
+        self._base = BASE
+        self._turn = 0  # Which of several servers is asked.
+        self.several = 1  # How many there are.
+        self._met = False  # One of the servers has answered this very link.
+
+    def _find(self) -> Address:
+        """Where to ask: one of the servers, for as long as it answers."""
+        found = self.locate()
+        urls = [url.strip() for url in found.url.split(",") if url.strip()]
+        self.several = max(1, len(urls))
+        one = urls[self._turn % len(urls)] if urls else found.url
+        return Address(one, found.token, found.ca_file, found.own) if len(urls) > 1 else found
+
+    def another(self) -> Link:
+        """A link of its own to the same servers, which begins with the one that answers this one."""
+        made = Link(self.locate, self.patience_s, self.on_trouble, self.met)
+        made._turn, made._met = self._turn, self._met
+        return made
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Mapping[str, object] | None = None,
+        *,
+        data: bytes | FileBody | None = None,
+        once: bool = False,
+        wait_s: float = 0.0,
+    ) -> Answer:
+        """Make a request and return its answer. `once` is for what must not happen twice; `wait_s` for long polls.
+
+        `body` travels as JSON, `data` as it is.
+        """
+        target = path + _query(query)
+        payload = data if body is None else json.dumps(body).encode()
+        waiting = _Waiting(self)
+        while True:
+            try:
+                answer = self._try(method, target, payload, once, ANSWER_S_MAX + wait_s)
+                if answer.status < 400:
+                    self._meet()
+                    return answer
+                assert self._address is not None
+                error = error_from(answer, self._address.url)
+                if isinstance(error, NotHeadway) and answer.status not in PROXY_ALONE:
+                    raise error
+                self._meet()
+                if not isinstance(error, Unavailable) or (once and not error.untouched):
+                    raise error
+                waiting.after(error, self.patience_s)
+            except _Lost as lost:
+                if once and lost.sent:
+                    raise Unavailable(f"{lost.error.message}; whether it was carried out is not known") from None
+                waiting.after(lost.error, lost.worth_s)
+
+    def _meet(self) -> None:
+        if not self._met and self.met is not None and self._address is not None:
+            self.met.remember(self._address.url)
+        self._met = True
+
+    def _knows(self, url: str) -> bool:
+        return self._met or self.met is None or self.met.knows(url)
+
+    def stream(self, path: str, query: Mapping[str, object] | None, headers: Mapping[str, str]) -> Iterator[bytes]:
+        """Yield the lines of a stream until it ends; a lost connection ends it with Unavailable."""
+        address = self._find()
+        try:
+            wire, base = _connect(address, CONNECT_S_MAX)
+        except OSError as error:
+            self._turn += 1
+            raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
+        try:
+            asked = {**_headers(address, None), **headers}
+            status, found = wire.begin("GET", base + path + _query(query), asked, None, ANSWER_S_MAX)
+            if status >= 400:
+                raise error_from(Answer(status, found, b"".join(wire.body(status, found))), address.url)
+            kept = b""
+            for piece in wire.body(status, found):
+                *lines, kept = (kept + piece).split(b"\n")
+                yield from (line.rstrip(b"\r") for line in lines)
+        except OSError as error:
+            self._turn += 1
+            raise Unavailable(f"the stream from {address.url} broke off: {_plain(error)}") from None
+        finally:
+            wire.close()
+
+    def pieces(self, path: str, query: Mapping[str, object] | None, start: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Yield a file from an offset on, each piece with its place; one that is sent whole begins at 0 anyway."""
+        address = self._find()
+        try:
+            wire, base = _connect(address, CONNECT_S_MAX)
+        except OSError as error:
+            self._turn += 1
+            raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
+        try:
+            asked = _headers(address, None) | ({"Range": f"bytes={start}-"} if start else {})
+            status, found = wire.begin("GET", base + path + _query(query), asked, None, ANSWER_S_MAX)
+            if status >= 400:
+                raise error_from(Answer(status, found, b"".join(wire.body(status, found))), address.url)
+            at = start if status == 206 else 0
+            for piece in wire.body(status, found):
+                yield at, piece
+                at += len(piece)
+        except OSError as error:
+            self._turn += 1
+            raise Unavailable(f"the file from {address.url} broke off: {_plain(error)}") from None
+        finally:
+            wire.close()
+
+    def dial(self) -> tuple[Wire, str, dict[str, str]]:
+        """A connection of its own, with the path before every path, and the headers that say who we are.
+
+        To the server that answered last; of several, to the first that takes it.
+        """
+        first = self._turn
+        while True:
+            address = self._find()
+            try:
+                wire, base = _connect(address, CONNECT_S_MAX)
+            except OSError as error:
+                self._turn += 1
+                if self._turn - first >= self.several:
+                    raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
+            else:
+                return wire, base, _headers(address, None)
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    def _try(
+        self, method: str, target: str, payload: bytes | FileBody | None, once: bool, answer_s_max: float
+    ) -> Answer:
+        # The server may have closed an idle connection; what must not happen twice goes out on a fresh one.
+        if once:
+            self.close()
+        sent = False
+        try:
+            if self._wire is None:
+                self._address = self._find()
+                self._wire, self._base = _connect(self._address, CONNECT_S_MAX)
+            assert self._address is not None
+            sent = True
+            headers = _headers(self._address, payload)
+            answer = Answer(*self._wire.ask(method, self._base + target, headers, payload, answer_s_max))
+        except OSError as error:
+            self.close()
+            self._turn += 1
+            url = self._address.url if self._address else ""
+            known = self._knows(url)
+            told = Unavailable(f"no answer from {url}: {_plain(error)}", hint_for(error, known))
+            raise _Lost(told, sent, worth_waiting_s(error, self.patience_s, known)) from None
+        except BaseException:
+            # Half an answer may be left in the connection (Ctrl-C): nobody must take it for the next one.
+            self.close()
+            raise
+        if not self._wire.reusable:
+            self.close()
+        return answer
+
+
+class _Lost(Exception):
+    """The connection broke: before anything was sent, or after. It is worth so much waiting."""
+
+    def __init__(self, error: Unavailable, sent: bool, worth_s: float) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.sent = sent
+        self.worth_s = worth_s
+
+
+class _Waiting:
+    """The pauses of one call, which grow, until it is no longer worth it."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._began_at = time.monotonic()
+        self._pause_s = PAUSE_FIRST_S
+        self._tries = 0
+        self._worth_s = 0.0  # Of several servers, the one that gives the most hope decides.
+        self._told = False
+
+    def after(self, trouble: HeadwayError, worth_s: float) -> None:
+        """Pause before the next try; raises the trouble when there shall be none. Each server is asked once."""
+        self._tries += 1
+        self._worth_s = max(self._worth_s, worth_s)
+        lasted_s = time.monotonic() - self._began_at
+        if lasted_s + self._pause_s >= self._worth_s and self._tries >= self._link.several:
+            raise trouble
+        self._link.on_trouble(trouble.message)
+        if lasted_s + self._pause_s >= SAY_AFTER_S and not self._told:
+            self._told = True
+            self._link.on_wait(trouble.message, self._worth_s - lasted_s)
+        time.sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
+
+
+def error_from(answer: Answer, url: str) -> HeadwayError:
+    """Turn a problem document into the error that the server meant."""
+    try:
+        problem = json.loads(answer.body)
+        kind = str(problem["type"]).rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+        message = str(problem.get("detail") or problem.get("title") or f"status {answer.status}")
+        hint = str(problem.get("hint") or "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return NotHeadway(f"{url} answered with status {answer.status}, and not as a Headway server does")
+    # No token, or a wrong one: the server may call it what it likes, for the caller it is "not allowed".
+    by_status = STATUSES.get(answer.status, HeadwayError)
+    error = (by_status if answer.status == 401 else KINDS.get(kind, by_status))(message, hint)
+    error.untouched = problem.get("carried_out") is False
+    return error
+
+
+def healthy(url: str, answer_s_max: float = 2.0, ca_file: str = "") -> bool:
+    """Whether a Headway server answers there. Needs no token."""
+    try:
+        wire, base = _connect(Address(url, "", ca_file), answer_s_max)
+        try:
+            status, _, body = wire.ask("GET", base + "/health", {}, None, answer_s_max)
+            return status == 200 and bool(json.loads(body).get("ok"))
+        finally:
+            wire.close()
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _connect(address: Address, connect_s_max: float) -> tuple[Wire, str]:
+    try:
+        parts = urlsplit(address.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        parts, port = urlsplit(""), 0
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadInput(f'server_url: "{address.url}" is not an address such as http://127.0.0.1:8400')
+    wire = Wire(
+        parts.hostname, port, secure=parts.scheme == "https", connect_s_max=connect_s_max, ca_file=address.ca_file
+    )
+    base = parts.path.rstrip("/") + BASE
+    if address.own and address.token and parts.scheme == "http":
+        _prove(wire, base, address, port)
+    return wire, base
+
+
+def _prove(wire: Wire, base: str, address: Address, port: int) -> None:
+    """Whoever has the port of a server that is down must not be shown its token."""
+    import hmac
+    import secrets
+
+    from headway.core.access.tokens import proof
+
+    nonce = secrets.token_hex(16)
+    try:
+        _, _, body = wire.ask("GET", f"{base}/health?nonce={nonce}", {}, None, ANSWER_S_MAX)
+        shown = str(json.loads(body).get("proof") or "")
+    except (ValueError, AttributeError):
+        shown = ""
+    except OSError:
+        wire.close()
+        raise
+    if not hmac.compare_digest(proof(address.token, nonce, port).encode(), shown.encode()):
+        wire.close()
+        raise NotAllowed(
+            f"{address.url} does not prove to be this home's server, so its token was not shown",
+            "headway server restart, if it is of an older version; or sign in there: headway login",
+        )
+
+
+def _headers(address: Address, payload: bytes | FileBody | None) -> dict[str, str]:
+    headers = {"Accept": "application/json"}
+    if address.token:
+        headers["Authorization"] = f"Bearer {address.token}"
+    if payload is not None:
+        headers["Content-Type"] = "application/json"
+    return headers
+
+
+def _query(query: Mapping[str, object] | None) -> str:
+    given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+    return "?" + urlencode(given) if given else ""
+
+
+def _plain(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error).lower() or type(error).__name__

@@ -1,0 +1,81 @@
+"""Changes to jobs that wait: priority, queue and limits, whether they are held; and what is asked of whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headway.control.jobs.submit import check_spec, refuse_cycles
+from headway.control.state.transaction import Desk
+from headway.core.errors import Conflict
+from headway.core.fields import check_keys
+from headway.core.job.signals import SpecChanged
+from headway.core.model import Job, JobId, State
+from headway.core.spec.job import KEYS, JobSpec, read_spec, show_spec
+
+CHANGEABLE = (
+    "name", "project", "queue", "pool", "priority", "resources", "retries", "max_duration", "grace", "log_max", "tags",
+    "after", "hold", "start_at", "deadline", "zone", "layout", "gpu_type", "labels", "licences", "estimate",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeJob:
+    """Change the description of a job that waits. Null takes a word away."""
+
+    job: JobId
+    changes: Mapping[str, Any]
+    force: bool = False
+
+    def apply(self, desk: Desk) -> Job:
+        job = desk.get(self.job)
+        check_keys(self.changes, {key: KEYS[key] for key in CHANGEABLE}, "change")
+        if job.state is not State.QUEUED:
+            raise Conflict(f"{job.id} is {job.state.value}; only a waiting job can be changed")
+        spec = changed_spec(job.spec, self.changes)
+        if self.changes.keys() != {"hold"}:
+            spec = check_spec(desk, spec, job.user, force=self.force)
+        if "after" in self.changes:
+            _refuse_circle(desk, job, spec)
+        return desk.step(job, SpecChanged(spec))
+
+
+def changed_spec(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
+    known = show_spec(spec)
+    words = {**known, **changes}
+    if isinstance(changes.get("resources"), Mapping):
+        words["resources"] = {**known["resources"], **changes["resources"]}
+    return read_spec({key: value for key, value in words.items() if value is not None})
+
+
+def _refuse_circle(desk: Desk, job: Job, spec: JobSpec) -> None:
+    """All that waits for something, with arrays as nodes of their own: an array has ended when its elements have."""
+    graph: dict[JobId, list[JobId]] = {array: list(jobs) for array, jobs in desk.book.arrays.items()}
+    for other in desk.book.jobs.values():
+        if other.spec.wishes.after:
+            graph[other.id] = [each.job for each in other.spec.wishes.after]
+    graph[job.id] = [each.job for each in spec.wishes.after]
+    refuse_cycles(graph)
+
+
+class Command(Protocol):
+    def apply(self, desk: Desk) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EachOf:
+    """The same command for every element of an array that has not ended; answers how many it concerned."""
+
+    array: JobId
+    make: Callable[[JobId], Command]
+
+    def apply(self, desk: Desk) -> int:
+        done = 0
+        for job in list(desk.book.arrays.get(self.array, ())):
+            try:
+                self.make(job).apply(desk)
+            except Conflict:
+                continue  # It runs, or has ended meanwhile.
+            done += 1
+        return done

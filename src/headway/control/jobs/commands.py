@@ -1,0 +1,180 @@
+"""What people ask for: submit, stop, retry, forget, and the question why.
+
+Each command is data with one method that works on a desk: load, step, put back. It is done on the control thread,
+saved with its neighbours in one commit, and done again if a job had moved on meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from headway.control.jobs.derive import continued, take_up
+from headway.control.jobs.submit import Origin, make_jobs
+from headway.control.state.transaction import Desk
+from headway.core import explain
+from headway.core.errors import BadInput, Conflict
+from headway.core.job.events import Event
+from headway.core.job.lifecycle import only_saves
+from headway.core.job.signals import CancelAsked, RetryAsked
+from headway.core.model import Job, JobId, State
+from headway.core.spec.job import JobSpec
+from headway.core.spec.scheduling import ARRAY_MAX
+from headway.store.protocol import Forget, SubmitKey
+
+NewId = Callable[[], JobId]
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """New jobs, all or none. The same key with the same contents gives the same jobs, however often it is sent."""
+
+    specs: tuple[JobSpec, ...]
+    user: str
+    new_id: NewId
+    key: str = ""
+    digest: str = ""
+    retry_of: JobId | None = None
+    like: JobId | None = None  # The job that they repeat.
+    force: bool = False  # Accepted though nothing here could ever run it.
+
+    def apply(self, desk: Desk) -> list[JobId]:
+        if self.key:
+            known = self.known(desk)
+            if known is not None:
+                return known
+        like = desk.find(self.like) if self.like else None
+        made = make_jobs(desk, self.specs, Origin(self.user, self.new_id, like, self.retry_of), self.force)
+        for job in [take_up(desk, job, self.like) for job in made.jobs]:
+            desk.add(job)
+        if self.key:
+            desk.keys.append(SubmitKey(self.key, tuple(made.ids), self.digest, desk.now))
+        return made.ids
+
+    def known(self, desk: Desk) -> list[JobId] | None:
+        """What the same request was answered before, if it was."""
+        # A repetition may stand beside its original in one batch, before the store knows the key.
+        known = next((each for each in desk.keys if each.key == self.key), None) or desk.store.submitted(self.key)
+        if known is None:
+            return None
+        if known.digest != self.digest:
+            raise Conflict(
+                f'the idempotency key "{self.key}" was used for another request', "use a new key for a new request"
+            )
+        return list(known.jobs)
+
+
+def digest_of(raw: object) -> str:
+    """What was submitted, as a short name, to tell a repeated request from another one with the same key."""
+    return hashlib.sha256(json.dumps(raw, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    job: JobId
+    by: str
+    grace_s: float | None = None
+    drop_files: bool = False
+
+    def apply(self, desk: Desk) -> Job:
+        job = desk.get(self.job)
+        if only_saves(job) and job.state is State.RUNNING and not self.drop_files:
+            how_far = desk.book.trail.saved(job.id)
+            said = f"{job.id} has ended, and its files are being saved" + (f" ({how_far})" if how_far else "")
+            raise Conflict(said, f"headway stop {job.id} --drop-files gives them up")
+        return desk.step(job, CancelAsked(self.by, self.grace_s, self.drop_files))
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A job that backs off goes now; an ended one, which never changes, gives a new job that goes on from its end."""
+
+    job: JobId
+    by: str
+    new_id: NewId
+    key: str = ""
+
+    def apply(self, desk: Desk) -> JobId:
+        digest = digest_of(["retry", self.job])
+        asked = Submit((), self.by, self.new_id, self.key, digest, retry_of=self.job, like=self.job)
+        known = asked.known(desk) if self.key else None
+        if known:
+            return known[0]
+        job = desk.get(self.job)
+        if job.state.ended:
+            return replace(asked, specs=(continued(desk, job),)).apply(desk)[0]
+        if job.state is not State.QUEUED or job.not_before <= desk.now:
+            raise Conflict(f"{job.id} is {job.state.value}; only an ended or backing-off job can be retried")
+        if self.key:
+            # Said again when the job has ended meanwhile, it must not make a second one.
+            desk.keys.append(SubmitKey(self.key, (job.id,), digest, desk.now))
+        return desk.step(job, RetryAsked()).id
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetJob:
+    job: JobId
+    by: str
+
+    def apply(self, desk: Desk) -> None:
+        job = desk.get(self.job)
+        if not job.state.ended:
+            raise Conflict(f"{job.id} is {job.state.value}; only an ended job can be removed", f"headway stop {job.id}")
+        if not any(each.job == job.id for each in desk.forget):
+            data = {"name": job.spec.name, "by": self.by}
+            desk.forget_job(Forget(job.id, Event("JobForgotten", desk.now, job.id, job.number, data)))
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a job is where it is: the sentence and the counted evidence. Changes nothing."""
+
+    job: JobId
+
+    def apply(self, desk: Desk) -> Mapping[str, Any]:
+        job = desk.get(self.job)
+        waiting = None
+        if job.state is State.QUEUED:
+            waiting = desk.book.foresight.why([job], desk.book.view, desk.now)[job.id]
+        evidence = asdict(waiting) if waiting else {}
+        sentence = explain.explain_state(job, waiting, desk.now, desk.book.trail.saved(job.id))
+        _, preparing = desk.book.trail.preparing.get(job.id, (0.0, ""))
+        for node in sorted({task.node for task in job.alive} & desk.book.silent.keys()):
+            sentence += "; " + explain.explain_silence(node, *desk.book.silent[node], desk.now)
+        return {
+            "job": job.id,
+            "state": job.state.value,
+            "sentence": f"{sentence}; {preparing}" if preparing else sentence,
+            "hint": explain.hint_for(job) if job.state.ended else "",
+            "evidence": evidence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WhyMany:
+    """The waiting sentences of many jobs, for a list of them. Changes nothing."""
+
+    jobs: tuple[JobId, ...]
+
+    def apply(self, desk: Desk) -> dict[JobId, str]:
+        held = [desk.book.jobs[job] for job in self.jobs if job in desk.book.jobs]
+        queued = [job for job in held if job.state is State.QUEUED]
+        evidence = desk.book.foresight.why(queued, desk.book.view, desk.now)
+        return {job.id: explain.explain_state(job, evidence[job.id], desk.now) for job in queued}
+
+
+def check_count(specs: list[Any], most: int) -> None:
+    if not specs:
+        raise BadInput("no jobs in the request")
+    if len(specs) > most:
+        raise BadInput(f"{len(specs):,} jobs in one request; at most {most:,} are taken", "send them in several")
+
+
+def check_elements(specs: Sequence[JobSpec]) -> None:
+    """Arrays in one request may have as many elements together as one of them alone."""
+    total = sum(spec.wishes.array or 1 for spec in specs)
+    if total > ARRAY_MAX:
+        raise BadInput(f"{total:,} jobs in one request; at most {ARRAY_MAX:,} are taken", "send them in several")

@@ -1,0 +1,153 @@
+"""Jobs that come from other jobs (fork, rerun, retry), and what a new job takes up: a bundle, a checkpoint.
+
+A checkpoint that is taken over becomes a row of the new job (attempt 0), so it outlives the job that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headway.control.state.transaction import Desk
+from headway.core.errors import BadInput, Conflict, NotFound
+from headway.core.files import checkpoints
+from headway.core.files.checkpoints import COMMITTED, Gang, Whole
+from headway.core.job.signals import StopDecided
+from headway.core.model import Cause, Job, JobId, State
+from headway.core.spec.job import JobSpec
+from headway.core.spec.params import seed_of
+from headway.core.spec.program import PLAIN, ResumeFrom, read_params
+from headway.store.protocol import Use
+
+TOUCH_EVERY_S = 600.0
+
+
+def take_up(desk: Desk, job: Job, like: JobId | None = None) -> Job:
+    """The new job with all that it needs noted; refused when its bundle or its checkpoint is not there.
+
+    `like` is the job that it repeats: where the origin is forgotten, what that one took over is taken over again.
+    """
+    progress = job.spec.progress
+    if progress is PLAIN:
+        return job
+    if progress.bundle:
+        _use_bundle(desk, job)
+    if progress.resume_from is None:
+        return job
+    whole, origins = _origin(desk, job, progress.resume_from, like)
+    for part in whole.parts:
+        taken = replace(part, job=job.id, attempt=0, state=COMMITTED, pinned=False)
+        desk.keep.checkpoints.append(taken)
+    desk.keep.uses.extend(Use(job.id, "origin", origin) for origin in sorted(origins))
+    resume = replace(progress.resume_from, step=whole.step)
+    return replace(job, spec=replace(job.spec, progress=replace(progress, resume_from=resume)))
+
+
+def _use_bundle(desk: Desk, job: Job) -> None:
+    digest = job.spec.progress.bundle
+    fresh = [each for each in desk.keep.bundles if each.digest == digest]
+    bundle = fresh[-1] if fresh else desk.store.bundle(digest)
+    if bundle is None or digest in desk.keep.dropped_bundles:
+        raise BadInput(f'bundle: there is no bundle "{digest[:12]}…" on this server', "upload it again, then submit")
+    desk.keep.uses.append(Use(job.id, "bundle", digest))
+    if desk.now - bundle.last_used_at > TOUCH_EVERY_S:
+        desk.keep.bundles.append(replace(bundle, last_used_at=desk.now))
+
+
+def _origin(desk: Desk, job: Job, resume: ResumeFrom, like: JobId | None) -> tuple[Whole, set[JobId]]:
+    """The checkpoint to begin from, and every job whose parts it may name."""
+    there: list[int] | None = None
+    for source in (resume.job, like):
+        found = desk.store.jobs([source]) if source else []
+        if not found:
+            continue
+        entries = desk.store.checkpoints(found[0].id)
+        if source != resume.job:
+            entries = [each for each in entries if each.attempt == 0]
+        gang = Gang.of(found[0].spec)
+        whole = checkpoints.newest(entries, gang)
+        if resume.step is not None:
+            whole = checkpoints.at_step(entries, gang, resume.step)
+        if whole is None:
+            complete = [each.step for each in checkpoints.gather(entries, gang) if each.complete]
+            there = [*(there or ()), *complete]
+            continue
+        whole = _for_nodes(whole, job.spec.nodes)
+        origins = {part.key.split("/")[1] for part in whole.parts} | {found[0].id}
+        return whole, origins | {use.name for use in desk.store.uses(found[0].id) if use.kind == "origin"}
+    if there is None:
+        raise NotFound(f'resume_from: no job "{resume.job[:80]}"', "headway ps --all")
+    step = f"at step {resume.step}" if resume.step is not None else "yet"
+    raise NotFound(f'job "{resume.job[:80]}" has no complete checkpoint {step}', checkpoints.steps_there(there))
+
+
+def _for_nodes(whole: Whole, nodes: int) -> Whole:
+    """The same for a job of so many nodes, where it is the work of one: all of them can be given that."""
+    if nodes == whole.gang.tasks:
+        return whole
+    shares = [part for part in whole.shares if part.task in whole.needed]
+    if len(shares) > 1 or (shares[0].sharded and not shares[0].covers):
+        had = f"the checkpoint of step {whole.step} is of {whole.gang.tasks} nodes, each with its own share"
+        raise BadInput(f"{had}; the job asks for {nodes}", f"use --nodes {whole.gang.tasks}")
+    return replace(whole, parts=(replace(shares[0], task=0, savers=(0,), covers=()),), gang=Gang(nodes))
+
+
+def forked(job: Job, step: int | None, values: Mapping[str, Any]) -> JobSpec:
+    """The spec of a job that goes on from a checkpoint of this one, with other parameters."""
+    params = dict(job.spec.progress.params) | dict(read_params(values, "set"))
+    progress = replace(
+        job.spec.progress, params=tuple(params.items()), seed=seed_of(job), resume_from=ResumeFrom(job.id, step)
+    )
+    return replace(job.spec, progress=progress)
+
+
+def repeated(job: Job) -> JobSpec:
+    """The spec of a job that does exactly what this one did: the same seed, and the same beginning."""
+    return replace(job.spec, progress=replace(job.spec.progress, seed=seed_of(job)))
+
+
+def continued(desk: Desk, job: Job) -> JobSpec:
+    """The spec of a job that goes on where this one ended: from its newest checkpoint, if it has one."""
+    newest = checkpoints.newest(desk.store.checkpoints(job.id), Gang.of(job.spec))
+    return forked(job, newest.step, {}) if newest else job.spec
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Let a running job make room: it saves within its grace and goes on from there."""
+
+    job: JobId
+    by: str
+    grace_s: float | None = None
+
+    def apply(self, desk: Desk) -> Job:
+        job = desk.get(self.job)
+        if job.state is State.STOPPING and job.cause is Cause.PREEMPTED:
+            return job
+        if job.state is not State.RUNNING:
+            raise Conflict(f"{job.id} is {job.state.value}; only a running job can make room")
+        return desk.step(job, StopDecided(job.number, Cause.PREEMPTED, f"asked by {self.by}", self.grace_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Keep a checkpoint whatever the retention says, or no longer."""
+
+    job: JobId
+    step: int
+    pinned: bool
+
+    def apply(self, desk: Desk) -> int:
+        job = desk.get(self.job)
+        known = desk.store.checkpoints(job.id)
+        if job.id in desk.book.jobs:
+            known = list(desk.book.trail.checkpoints_of(job.id))
+        mine = [replace(each, pinned=self.pinned) for each in known if each.step == self.step]
+        if not mine:
+            hint = checkpoints.steps_there(each.step for each in known)
+            raise NotFound(f"{job.id} has no checkpoint at step {self.step}", hint)
+        desk.keep.changed.extend(mine)
+        if job.id in desk.book.jobs:
+            desk.book.trail.put(job.id, mine)
+        return len(mine)

@@ -1,0 +1,110 @@
+"""Visits: somebody wants a shell, a command or a port where a job runs.
+
+That somebody came is an event of the job, and stays. Who waits at which door is in state/visit_calls.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.control.state.transaction import Desk
+from headway.core.errors import BadInput, Conflict, NotFound
+from headway.core.job.events import Event
+from headway.core.model import Job, JobId, NodeId, Phase, State, Task, task_key
+
+COMMAND_SHOWN_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a visitor wants: a command (none: a shell) in a terminal or not, or a port; at one rank, or at the first."""
+
+    kind: str
+    command: tuple[str, ...] = ()
+    rank: int | None = None
+    port: int = 0
+    terminal: Mapping[str, Any] = field(default_factory=dict)  # tty, rows, columns, term
+
+
+@dataclass(frozen=True, slots=True)
+class OpenVisit:
+    """Ring at the door of the node where the job (or the rank that was asked for) runs; answers with that node."""
+
+    job: JobId
+    visit: str
+    ask: Ask
+    user: str
+
+    def apply(self, desk: Desk) -> NodeId:
+        job = desk.book.jobs.get(self.job)
+        if job is None or job.state not in (State.RUNNING, State.STOPPING):
+            raise Conflict(f"job {self.job} does not run", f"headway why {self.job} says where it is")
+        task = _task_of(job, self.ask.rank)
+        told: dict[str, Any] = {"id": self.visit, "task": task_key(job.id, job.number, task.index)}
+        told |= {"kind": self.ask.kind, **self.ask.terminal}
+        if self.ask.kind == "port":
+            told["port"] = self.ask.port
+        else:
+            told["command"] = list(self.ask.command)
+        if self.ask.rank is not None:
+            told["rank"] = self.ask.rank
+        desk.book.doors.ring(task.node, told, desk.now)
+        desk.book.touched.add(task.node)
+        data = {"attempt": job.number, "node": task.node, "user": self.user, "visit": self.ask.kind}
+        if self.ask.kind == "port":
+            data["port"] = self.ask.port
+        elif self.ask.command:
+            data["command"] = " ".join(self.ask.command)[:COMMAND_SHOWN_MAX]
+        desk.say(Event("JobVisited", desk.now, job.id, data=data))
+        return task.node
+
+
+def shown(ask: Ask) -> str:
+    """What a visitor wants, for the audit log."""
+    if ask.kind == "port":
+        return f"port {ask.port}"
+    return " ".join(ask.command)[:COMMAND_SHOWN_MAX] or "a shell"
+
+
+def _task_of(job: Job, rank: int | None) -> Task:
+    assert job.attempt is not None
+    ranks = job.spec.ranks_per_node
+    if rank is not None and not 0 <= rank < ranks * len(job.attempt.tasks):
+        raise NotFound(f"job {job.id} has no rank {rank}", f"it has ranks 0 to {ranks * len(job.attempt.tasks) - 1}")
+    going = [task for task in job.attempt.tasks if task.phase is Phase.GOING]
+    wanted = going if rank is None else [task for task in going if task.index == rank // ranks]
+    if not wanted:
+        raise Conflict(f"nothing of job {job.id} runs there any more")
+    return wanted[0]
+
+
+def read_ask(body: Mapping[str, Any]) -> Ask:
+    """What the request asks for, checked."""
+    kind = body.get("kind", "exec")
+    if kind not in ("exec", "port"):
+        raise BadInput(f'kind: "{str(kind)[:80]}" is neither exec nor port')
+    command = body.get("command") or []
+    if not isinstance(command, list) or not all(isinstance(word, str) and "\0" not in word for word in command):
+        raise BadInput("command: expected a list of words")
+    if sum(len(word) for word in command) > 100_000:
+        raise BadInput("command: at most 100,000 characters are taken", "put it into a file")
+    port = _whole(body, "port", 1, 65_535) or 0
+    if kind == "port" and not port:
+        raise BadInput("port: none is given")
+    terminal: dict[str, Any] = {}
+    if body.get("tty"):
+        term = str(body.get("term") or "xterm")[:64]
+        terminal = {"tty": True, "term": term if term.replace("-", "").replace(".", "").isalnum() else "xterm"}
+        terminal |= {name: _whole(body, name, 1, 10_000) or least for name, least in (("rows", 24), ("columns", 80))}
+    return Ask(kind, tuple(command), _whole(body, "rank", 0, 10**7), port, terminal)
+
+
+def _whole(body: Mapping[str, Any], name: str, least: int, most: int) -> int | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise BadInput(f'{name}: "{str(value)[:80]}" is not a whole number from {least} to {most}')
+    return value

@@ -1,0 +1,302 @@
+"""What agents say about progress: checkpoints, artifacts, steps, damaged checkpoints, dumps, and the notice of an end.
+
+One part of a sync. The fence stands here in the order of things: whatever comes from another attempt than the job's
+newest, or from a task that is not going, changes nothing, and is answered like the rest so that it is not sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from headway.control.nodes import saver_questions
+from headway.control.nodes.sessions import Session
+from headway.control.state.transaction import Desk
+from headway.core.errors import BadInput, HeadwayError, Unavailable
+from headway.core.files import checkpoints
+from headway.core.files.checkpoints import SET_ASIDE, Checkpoint, Gang
+from headway.core.job.events import Event
+from headway.core.job.lifecycle import ON_NODE, begins_alone
+from headway.core.job.signals import NodeLost, PendingOver, PrepareFailed, Progressed, ResumeSpoiled, StopDecided
+from headway.core.model import Cause, Job, State
+from headway.core.protocol.sync_request import (
+    BadCheckpoint,
+    Notice,
+    StackDump,
+    StoredArtifact,
+    StoredCheckpoint,
+    SyncRequest,
+)
+from headway.core.protocol.words import Refused, TaskKey
+from headway.core.steps import STEP, named
+from headway.core.units import show_duration
+from headway.storage.protocol import check_key
+from headway.store.protocol import Artifact
+
+log = structlog.get_logger()
+
+DUMPS = "headway-dumps"  # Where stack dumps stand among the artifacts.
+MOST_AGO_S = 7 * 86400.0
+SAVE_STEPS_S = 10.0
+REFUSED_MOST = 20  # So many of the entries that were refused are named in a reply.
+
+Stored = dict[str, tuple[Job, int, int]]
+
+
+def hear(desk: Desk, session: Session, request: SyncRequest) -> None:
+    """Take over all that a sync says about progress. Before its reports: an end comes with what was saved last."""
+    stored: Stored = {}
+    idle, still_idle = (
+        [pair for pair in said if not isinstance(pair, Refused)] for said in (request.idle, request.still_idle)
+    )
+    saver_questions.hear(desk, session.node, idle, still_idle)
+    for word, take in (
+        ("checkpoints", _checkpoint),
+        ("artifacts", lambda desk, session, told: _artifact(desk, session, told, stored)),
+        ("bad_checkpoints", _bad_checkpoint),
+        ("dumps", _dump),
+    ):
+        for told in getattr(request, word):
+            try:
+                if not isinstance(told, Refused):
+                    take(desk, session, told)
+            except Unavailable:
+                raise  # Not its fault: the whole call fails, and is made again.
+            except HeadwayError as error:
+                # One entry that is wrong must not hold up all else that this node has to say, for ever.
+                log.warning("refused what a node said", node=session.node, word=word, error=error.message)
+    for word, refused in request.refused():
+        log.warning("refused what a node said", node=session.node, word=word, error=refused.why)
+    for job, files, size in stored.values():
+        desk.say(Event("ArtifactStored", desk.now, job.id, job.number, {"files": files, "bytes": size}))
+    for pair in request.steps:
+        if not isinstance(pair, Refused):
+            _seen(desk, session, *pair)
+
+
+def _seen(desk: Desk, session: Session, key: TaskKey, step: int) -> None:
+    job, _ = _going(desk, session, key)
+    if job is not None:
+        seen = desk.book.trail.seen
+        seen[job.id] = max(step, seen.get(job.id, 0))
+
+
+def answer(request: SyncRequest) -> dict[str, Any]:
+    """What the reply says of it: all that the sync brought is committed or refused, and need not be said again."""
+    said: dict[str, Any] = {}
+    safe: dict[str, list[Any]] = {}
+    for task, step in _named(request.checkpoints, "step"):
+        safe.setdefault(task, []).append(step)
+    if safe:
+        said["checkpoints_safe"] = safe
+    stored = [list(each) for each in _named(request.artifacts, "path")]
+    if stored:
+        said["artifacts_safe"] = stored
+    refused = [f"{word}{each.why}" for word, each in request.refused()]
+    if refused:
+        said["refused"] = refused[:REFUSED_MOST]
+    return said
+
+
+def _named(entries: tuple[Any, ...], word: str) -> Iterator[tuple[str, Any]]:
+    """By what an agent knows each entry again: those that were refused too, as far as they can be told apart."""
+    for each in entries:
+        if not isinstance(each, Refused):
+            yield str(each.task), getattr(each, word)
+        elif isinstance(each.entry, dict) and isinstance(each.entry.get("task"), str) and word in each.entry:
+            yield each.entry["task"], each.entry[word]
+
+
+def _going(desk: Desk, session: Session, key: TaskKey) -> tuple[Job | None, int]:
+    """The job whose newest attempt has this task going on the node that speaks; None for anybody else's words."""
+    job_id, attempt, index = key
+    job = desk.book.jobs.get(job_id)
+    if job is None or job.attempt is None or job.number != attempt or not 0 <= index < len(job.attempt.tasks):
+        return None, index
+    task = job.attempt.tasks[index]
+    if task.node != session.node or task.phase not in ON_NODE:
+        return None, index
+    desk.touched.add(job_id)
+    return job, index
+
+
+# --- checkpoints ----------------------------------------------------------------------------------------------------
+
+
+def _checkpoint(desk: Desk, session: Session, told: StoredCheckpoint) -> None:
+    job, index = _going(desk, session, told.task)
+    if job is None:
+        return
+    entry = checkpoint_of(told, job, index, desk.now)
+    trail = desk.book.trail
+    there = next((each for each in trail.checkpoints_of(job.id) if each.id == entry.id), None)
+    if there is not None and (there.key, there.bytes, there.how) == (entry.key, entry.bytes, entry.how):
+        return  # Said again because the answer was lost.
+    if there is not None:
+        entry = replace(entry, savers=there.savers)
+    trail.put(job.id, [entry])
+    desk.keep.checkpoints.append(entry)
+    of_step = [each for each in trail.checkpoints_of(job.id) if (each.attempt, each.step) == (job.number, entry.step)]
+    whole = checkpoints.newest(of_step, Gang.of(job.spec))
+    if whole is not None:  # Else other tasks of the gang do not have that step yet, or nobody knows whether they save.
+        job = saver_questions.announce(desk, job, [whole])
+    job = saver_questions.settle(desk, job)
+    retain(desk, job)
+
+
+def retain(desk: Desk, job: Job) -> None:
+    """Let checkpoints go that need not be kept. Their objects are collected later."""
+    trail = desk.book.trail
+    drop = checkpoints.to_drop(
+        trail.checkpoints_of(job.id), Gang.of(job.spec), job.spec.progress.checkpoint, job.number
+    )
+    if drop:
+        desk.keep.dropped.extend(drop)
+        trail.drop(job.id, drop)
+
+
+def checkpoint_of(told: StoredCheckpoint, job: Job, index: int, now: float) -> Checkpoint:
+    key = _key(told.key, job, "checkpoints")
+    # Only our own clock decides anything, so a node says how long ago it was.
+    at = now - min(max(0.0, told.saved_ago_s), MOST_AGO_S)
+    return Checkpoint(
+        job.id, job.number, index, told.step, told.how, key, told.bytes, told.files, at, told.metrics,
+        unit=told.unit or STEP, found=told.found, sharded=told.sharded,
+        covers=_covered(told.covers, job, index), late=told.late, beside=told.beside,
+    )  # fmt: skip
+
+
+def _covered(tasks: tuple[int, ...], job: Job, index: int) -> tuple[int, ...]:
+    return tuple(sorted({each for each in tasks if each < job.spec.nodes} - {index}))
+
+
+def _key(value: str, job: Job, folder: str) -> str:
+    key = check_key(value)
+    if not key.startswith(f"jobs/{job.id}/{job.number}/{folder}/"):
+        raise BadInput(f'"{key[:100]}" is not under {folder} of attempt {job.number} of {job.id}')
+    return key
+
+
+def _bad_checkpoint(desk: Desk, session: Session, told: BadCheckpoint) -> None:
+    """A checkpoint failed its hash when it was restored: set it aside, and go on from the one before."""
+    job_id, attempt, index = told.task
+    job = desk.book.jobs.get(job_id)
+    if job is None or job.attempt is None or job.number != attempt or job.state is not State.STARTING:
+        return
+    if index >= len(job.attempt.tasks) or job.attempt.tasks[index].node != session.node:
+        return
+    desk.touched.add(job_id)
+    trail = desk.book.trail
+    known = trail.checkpoints_of(job_id)
+    bad = next((each for each in known if each.key == told.key), None)  # Perhaps another task's share.
+    if bad is None or bad.state == SET_ASIDE:
+        return
+    aside = replace(bad, state=SET_ASIDE)
+    trail.put(job_id, [aside])
+    desk.keep.changed.append(aside)
+    detail = told.detail
+    before = checkpoints.newest(trail.checkpoints_of(job_id), Gang.of(job.spec))
+    data = {
+        "step": bad.step,
+        "unit": bad.unit,
+        "of_attempt": bad.attempt,
+        "task": bad.task,
+        "key": bad.key,
+        "detail": detail,
+    }
+    data["instead"] = before.step if before else None
+    desk.say(Event("CheckpointSetAside", desk.now, job_id, job.number, data))
+    trail.spoiled[job_id] = trail.spoiled.get(job_id, 0) + 1
+    which = named(bad.step, bad.unit)
+    said = f"the checkpoint of {which} is damaged: {detail}"
+    origin = job.spec.progress.resume_from
+    if before is None and origin is not None:
+        # Somebody asked for what begins there. To begin with nothing instead would look like an answer.
+        said = f"the checkpoint of {which} of {origin.job}, from which it was to begin, is damaged: {detail}"
+        desk.step(job, PrepareFailed(attempt, index, Cause.INPUT_MISSING, said))
+        return
+    desk.step(job, ResumeSpoiled(job.number, before.step if before else None, said))
+
+
+# --- artifacts and dumps --------------------------------------------------------------------------------------------
+
+
+def _artifact(desk: Desk, session: Session, told: StoredArtifact, stored: Stored) -> None:
+    job, index = _going(desk, session, told.task)
+    if job is None:
+        return
+    path, size = told.path, told.size
+    if path.startswith("/") or ".." in path.split("/"):
+        raise BadInput(f'artifact: "{path[:80]}" is not a path inside the tree')
+    keys = tuple(_key(key, job, "output") for key in told.keys)
+    desk.keep.artifacts.append(Artifact(job.id, job.number, index, path, size, told.sha256, keys, desk.now))
+    _, files, total = stored.get(job.id, (job, 0, 0))
+    stored[job.id] = (job, files + 1, total + size)
+
+
+def _dump(desk: Desk, session: Session, told: StackDump) -> None:
+    job, index = _going(desk, session, told.task)
+    if job is not None:
+        key = _key(told.key, job, "dumps")
+        data = {"task": index, "key": key, "what": told.what}
+        desk.say(Event("StackDumped", desk.now, job.id, job.number, data))
+        if told.sha256:  # So that it can be listed and fetched like whatever else the job leaves.
+            path = f"{DUMPS}/{key.rpartition('/')[2]}"
+            desk.keep.artifacts.append(
+                Artifact(job.id, job.number, index, path, told.size, told.sha256, (key,), desk.now)
+            )
+
+
+# --- notices --------------------------------------------------------------------------------------------------------
+
+
+def hear_notice(desk: Desk, session: Session, notice: Notice) -> None:
+    """The machine will go: nothing more is placed there, and what runs there saves itself while it can."""
+    left_s = min(max(0.0, notice.seconds_left), 7 * 86400.0)
+    said = notice.why or notice.cause
+    known = desk.book.nodes.get(session.node)
+    if session.closed_because == "" and known is not None:
+        session.closed_because = "will be reclaimed"
+        desk.book.saw_node(known, False, session.closed_because)
+        data = {"node": session.node, "cause": said, "seconds_left": round(left_s, 1)}
+        desk.say(Event("NoticeGiven", desk.now, data=data))
+    detail = f"{session.node} goes in {left_s:.0f} s" + (f" ({said})" if said else "")
+    if notice.why:
+        detail = f"{notice.why} ({session.node})"
+    for job in desk.book.jobs_on(session.node):
+        desk.touched.add(job.id)
+        if job.state is State.STARTING and (job.id in desk.book.untold or not begins_alone(job)):
+            desk.step(job, NodeLost(job.number, session.node, detail))
+        elif job.state in (State.STARTING, State.RUNNING):  # A single task that it was told of may have begun.
+            grace_s = min(job.spec.grace_s, left_s)
+            desk.step(job, StopDecided(job.number, Cause.RECLAIMED, detail, grace_s))
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSteps:
+    """Write down the steps that were seen since the last time."""
+
+    def apply(self, desk: Desk) -> None:
+        for job_id in list(desk.book.trail.seen):
+            job = desk.book.jobs.get(job_id)
+            if job is None:
+                desk.book.trail.seen.pop(job_id, None)
+            else:
+                desk.touched.add(job_id)
+                desk.step(job, Progressed(job.number, desk.book.trail.seen.pop(job_id)))
+
+
+@dataclass(frozen=True, slots=True)
+class EndPending:
+    """End queued jobs that have waited longer than their description allows."""
+
+    def apply(self, desk: Desk) -> None:
+        for job_id, until in list(desk.book.trail.pending.items()):
+            job = desk.book.jobs.get(job_id)
+            if job is not None and job.state is State.QUEUED and until <= desk.now:
+                desk.touched.add(job_id)
+                limit = show_duration(job.spec.progress.limits.pending_s or 0.0)
+                desk.step(job, PendingOver(f"limit {limit}"))

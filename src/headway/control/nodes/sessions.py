@@ -1,0 +1,191 @@
+"""What the leader remembers of each node between two syncs: when it was heard, which duties it was last sent.
+
+Memory only: after a start everything here begins anew, and the next sync of each node fills it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from headway.control.nodes.duties import claim_body
+from headway.control.state.progress_index import Trail
+from headway.control.state.working_copy import Book
+from headway.core.job.lifecycle import ON_NODE, begins_alone
+from headway.core.model import Job, NodeId, State, Task
+
+log = structlog.get_logger()
+Reply = dict[str, Any]
+
+
+@dataclass
+class Parked:
+    """A sync whose reply waits until there is something to say."""
+
+    deliver: Callable[[Reply], None]
+    until: float
+    agent_epoch: int = 0
+
+
+@dataclass
+class Session:
+    node: NodeId
+    boot_id: str = ""
+    agent_epoch: int = 0
+    seq: int = 0  # Of the newest call of this agent that was heard.
+    met_later: int = 0  # A later leader than this one that it has heard, and that the log tells of.
+    heard_at: float = 0.0
+    leased_until: float = 0.0  # The end of the longest lease that it may hold: a shorter one may not have reached it.
+    silent: bool = False
+    closed_because: str = ""  # Why nothing is placed there although it is heard, such as a notice.
+    servers: tuple[str, ...] = ()  # All servers, as this node was told.
+    said: int = 0  # How many replies were made: two calls may be answered at once, and their replies overtake.
+    sent: dict[str, tuple[str, float]] = field(default_factory=dict)  # Wire key -> (what to do, grace).
+    sent_digest: int = 0
+    marks: bool = False  # Whether this agent digests a duty's mark, not only its word.
+    reported: dict[str, str] = field(default_factory=dict)  # Wire key -> phase that the agent reported.
+    reported_digest: int = 0
+    follow: frozenset[str] = frozenset()
+    troubles: dict[str, str] = field(default_factory=dict)  # What the node says is wrong there now.
+    asked: dict[str, int] = field(
+        default_factory=dict
+    )  # Of which tasks it was asked whether they save: saver_questions.py.
+    parked: list[Parked] = field(default_factory=list)
+
+    @property
+    def closed(self) -> str:
+        """Why nothing is placed on this node; empty when something may be."""
+        return "silent" if self.silent else self.closed_because
+
+    def report(self, key: str, phase: str) -> None:
+        old = self.reported.get(key)
+        if old is not None:
+            self.reported_digest ^= mark(key, old)
+        self.reported[key] = phase
+        self.reported_digest ^= mark(key, phase)
+
+    def forget(self, key: str) -> None:
+        old = self.reported.pop(key, None)
+        if old is not None:
+            self.reported_digest ^= mark(key, old)
+
+    def forget_reports(self) -> None:
+        self.reported.clear()
+        self.reported_digest = 0
+
+    def meets(self, leader: int, epoch: int) -> None:
+        """It has heard this leader before it calls one of this epoch. What should not be is written down, once."""
+        if leader > epoch and leader != self.met_later:
+            self.met_later = leader
+            log.warning(
+                "a node has heard a later leader than this server: is this database a restored one, or a copy? "
+                "The node takes it for the right one once no later leader has answered it for some seconds",
+                node=self.node, its_leader=leader, epoch=epoch,
+            )  # fmt: skip
+
+    def digests_marks(self, marks: bool) -> None:
+        """What the agent says of itself: an older one digests the words alone."""
+        if marks != self.marks:
+            self.marks, self.sent_digest = marks, 0
+            for key, duty in self.sent.items():
+                self.sent_digest ^= mark(key, self.digested(duty))
+
+    def digested(self, duty: tuple[str, float]) -> str:
+        return mark_of(duty) if self.marks else duty[0]
+
+    def send(self, key: str, duty: tuple[str, float]) -> None:
+        self.unsend(key)
+        self.sent[key] = duty
+        self.sent_digest ^= mark(key, self.digested(duty))
+
+    def unsend(self, key: str) -> None:
+        old = self.sent.pop(key, None)
+        if old is not None:
+            self.sent_digest ^= mark(key, self.digested(old))
+
+
+def mark(key: str, word: str) -> int:
+    """One entry's share of a digest. Digests are the XOR of all shares, so they can be kept by deltas."""
+    return int.from_bytes(hashlib.blake2b(f"{key} {word}".encode(), digest_size=8).digest(), "big")
+
+
+def mark_of(duty: tuple[str, float]) -> str:
+    """All that tells a duty from the one before it: a stop whose grace was shortened is another stop."""
+    return f"{duty[0]} {duty[1]:.1f}" if duty[1] else duty[0]
+
+
+def show(digest: int) -> str:
+    return f"{digest:016x}"
+
+
+def duty_of(job: Job, task: Task, now: float, spoiled: int = 0, called_back: bool = False) -> tuple[str, float]:
+    """What the node shall do about this task: the word, and for a stop the grace that is left.
+
+    A claim that was changed because its checkpoint is damaged (`spoiled` times) is another duty, and is sent again.
+    """
+    if job.state is State.STOPPING:
+        # Rounded, so that the same stop is not sent again because a second has passed.
+        return ("stop", round(job.stop_by or now, 1))
+    if task.behind:
+        return ("back", 0.0) if called_back else (f"claim behind {task.behind}", 0.0)
+    return ("go", 0.0) if task.phase in ON_NODE else ("claim", float(spoiled))
+
+
+def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete: bool, trail: Trail) -> dict[str, Any]:
+    """The duty as it travels. `complete` repeats all that a claim says, for an agent that has forgotten it."""
+    assert job.attempt is not None
+    do = "claim" if task.behind and duty[0] not in ("stop", "back") else duty[0]
+    said: dict[str, Any] = {"task": f"{job.id}/{job.number}/{task.index}", "do": do}
+    if do == "back":
+        return said
+    if do == "claim" or complete:
+        said |= claim_body(job, task, trail.resume_of(job))
+    if do == "claim" and begins_alone(job):
+        said |= {"behind": task.behind} if task.behind else {"go": True}
+    if duty[0] == "stop":
+        said["grace_s"] = max(0.0, duty[1] - now)  # What is left of it, not what the claim says.
+        said["cause"] = job.cause.value if job.cause else ""
+    if do != "claim":
+        said["peers"] = [[each.address, each.port] for each in job.attempt.tasks]
+        if job.spec.nodes * job.spec.ranks_per_node > 1:
+            said["gang"] = [job.spec.ranks_per_node, task.index]
+    return said
+
+
+def gang_key(secret: bytes, job: Job) -> str:
+    """What the tasks of one attempt prove to each other that they belong together. The same from any server."""
+    return hmac.new(secret, f"gang {job.id}/{job.number}".encode(), hashlib.sha256).hexdigest()
+
+
+def changes(session: Session, book: Book, now: float, full: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """Duties that this node was not sent yet, and tasks that are gone; noted as sent."""
+    here = book.on_node.get(session.node, {})
+    duties: list[dict[str, Any]] = []
+    spoiled = book.trail.spoiled
+    if full:
+        session.sent, session.sent_digest = {}, 0
+    for key, (job_id, index) in here.items():
+        job = book.jobs[job_id]
+        assert job.attempt is not None
+        task = job.attempt.tasks[index]
+        duty = duty_of(job, task, now, spoiled.get(job_id, 0) if spoiled else 0, job_id in book.called_back)
+        if session.sent.get(key) != duty:
+            duties.append(body_of(job, task, duty, now, full, book.trail))
+            if job.spec.launcher == "mpi" and "argv" in duties[-1]:
+                duties[-1]["gang_key"] = gang_key(book.secret, job)
+            if session.marks:
+                duties[-1]["mark"] = mark_of(duty)
+            session.send(key, duty)
+            book.untold.discard(job_id)
+    gone = [key for key in session.sent if key not in here] if len(session.sent) != len(here) else []
+    # What a node has though nobody wants it any more: its keeper died before it heard that it may forget it.
+    strays = len(session.reported) > len(here)
+    gone += [key for key in session.reported if key not in here and key not in session.sent] if strays else []
+    for key in gone:
+        session.unsend(key)
+    return duties, gone

@@ -1,0 +1,1 @@
+"""What a server process does around its work: readiness, its log, its storage, copies, its configuration file."""

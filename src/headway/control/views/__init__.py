@@ -1,0 +1,1 @@
+"""What people are shown. Reads only; a view never writes."""

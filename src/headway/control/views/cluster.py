@@ -1,0 +1,70 @@
+"""What people are shown of queues, pools and arrays. Reads only; called on the control thread, which owns the book."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from headway.control.state.working_copy import Book
+from headway.control.views.servers import is_there
+from headway.core.spec.pool import show_pool
+from headway.core.spec.queue import show_queue
+from headway.store.protocol import Glance, JobFilter, ServerSeen, Store
+
+
+def queues(book: Book) -> list[dict[str, Any]]:
+    held = Counter((job.spec.queue, True) for job in book.active.values())
+    held.update((job.spec.queue, False) for job in (*book.view.backing_off.values(), *book.view.blocked.values()))
+    for lane in book.view.lanes.values():
+        held[lane.name.queue, False] += len(lane)  # Those who wait for room are many, and counted already.
+    known = book.house.all_queues()
+    names = {queue.name for queue in known}
+    strays = sorted({name for name, _ in held} - names)  # Of jobs whose queue nobody ever set.
+    rules = [(queue.name, show_queue(queue)) for queue in known] + [(name, {}) for name in strays]
+    return [
+        {"name": name, "rules": words, "queued": held[name, False], "active": held[name, True]} for name, words in rules
+    ]
+
+
+def pools(book: Book) -> list[dict[str, Any]]:
+    shown = []
+    for name in sorted(book.house.pools):
+        nodes = [node for node in book.nodes.values() if node.pool == name]
+        rooms = [room for node in nodes if (room := book.view.rooms.get(node.id)) is not None]
+        free = [room for room in rooms if room.open]
+        shown.append(
+            {
+                "name": name,
+                "rules": show_pool(book.house.pools[name]),
+                "nodes": len(nodes),
+                "open": len(free),
+                "tasks": sum(len(book.on_node.get(node.id, {})) for node in nodes),
+                "free": {
+                    "cpus": sum(room.cpus for room in free),
+                    "memory_bytes": sum(room.memory_bytes for room in free),
+                    "gpus": sum(len(room.gpus) for room in free),
+                },
+            }
+        )
+    return shown
+
+
+def array(store: Store, id: str) -> dict[str, Any] | None:
+    """How many elements of an array are in which state; None when there is no such array."""
+    newest = store.page(JobFilter(array=id), None, 1)
+    if not newest:
+        return None
+    states = store.counts(array=id)
+    return {"id": id, "name": newest[0].spec.name, "count": sum(states.values()), "states": states}
+
+
+def show_server(server: ServerSeen, glance: Glance) -> dict[str, Any]:
+    """One of the servers on this store: whether it is there, and whether it leads."""
+    lead = glance.lead
+    return {
+        **asdict(server),
+        "leads": lead is not None and lead.server == server.name and lead.until > glance.now,
+        "there": is_there(server, glance.now),
+        "silent_s": max(0.0, glance.now - server.seen_at),
+    }

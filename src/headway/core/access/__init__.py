@@ -1,0 +1,1 @@
+"""Who asks, and what that lets them do: accounts, actors and tokens."""

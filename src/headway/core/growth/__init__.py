@@ -1,0 +1,1 @@
+"""Which nodes to get and which to give back, and how they are called."""

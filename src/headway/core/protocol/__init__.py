@@ -1,0 +1,1 @@
+"""The words of the agents' calls: how each is read, within which bounds, as typed data."""

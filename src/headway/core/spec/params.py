@@ -1,0 +1,58 @@
+"""Parameters in the command: how `params: {lr: 0.1}` replaces `--lr` where it stands, and a job's seed.
+
+One rule for submit, fork and sweeps; what the ranks see in their environment is the agent's business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from headway.core.model import Job
+from headway.core.spec.program import SEED_MAX, Value
+
+
+def command_with(command: Sequence[str], params: Iterable[tuple[str, Value]]) -> list[str]:
+    """The command with each parameter's value where its option stands; options that do not stand there stay away."""
+    words = list(command)
+    for name, value in params:
+        words = _with(words, _plain(name), value)
+    return words
+
+
+def _with(words: list[str], name: str, value: Value) -> list[str]:
+    replaced: list[str] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        option, equals, _ = word.partition("=")
+        if not option.startswith("--") or _plain(option[2:]) != name:
+            replaced.append(word)
+        elif equals:
+            replaced.append(f"{option}={show_value(value)}")
+        elif at < len(words) and not words[at].startswith("--"):
+            replaced += [option, show_value(value)]
+            at += 1
+        elif isinstance(value, bool):
+            replaced += [option] if value else []
+        else:
+            replaced += [option, show_value(value)]
+    return replaced
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def show_value(value: Value) -> str:
+    """As it is written on a command line: `true`, `0.1`, `adam`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def seed_of(job: Job) -> int:
+    """The seed that was asked for, else one made from the id: the same for all attempts, another for each job."""
+    seed = job.spec.progress.seed
+    if seed is not None:
+        return seed
+    return int.from_bytes(hashlib.sha256(job.id.encode()).digest()[:4], "big") & SEED_MAX

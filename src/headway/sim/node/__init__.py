@@ -1,0 +1,1 @@
+"""A simulated machine: its processes (agent, keeper), its disk and files, and how its ranks save."""

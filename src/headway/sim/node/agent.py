@@ -1,0 +1,343 @@
+"""A simulated agent process: the real decisions (headway_agent.decide.decide) with a simulated socket, network and
+storage.
+
+It brings the facts and performs the acts, as headway_agent/loop/agent.py does. All that it knows dies with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headway.control.leader.election import NotLeader
+from headway.control.nodes.sync import StaleAgent
+from headway.core.errors import Unavailable
+from headway.sim.network import Call, NoAnswer
+from headway.sim.node.keeper import SOCKET_S, Keeper
+from headway.sim.node.uploader import Checkpointer
+from headway.sim.server.storage import Piece, StorageBroken
+from headway_agent.decide import decide as agent
+from headway_agent.server_link.addresses import Addresses
+
+if TYPE_CHECKING:
+    from headway.sim.node.machine import Machine
+
+FLUSH_EVERY_S = 4.0
+RETRY_S = (0.1, 5.0)
+SETTLE_S = 1.0  # A disk takes its time.
+PATIENCE_S = 30.0  # Beyond the time for which the server may hold a call.
+PIECE_BYTES_MAX = 400
+
+
+class Agent:
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.simulation = machine.simulation
+        self.world = machine.world
+        # As the real one: a number that grows even where the disk with the last one is lost.
+        self.epoch = machine.disk.agent_epoch = max(machine.disk.agent_epoch + 1, int(self.world.now))
+        self.state = agent.State(machine.name, self.simulation.pool.name, machine.boot_id, self.epoch)
+        self._servers = Addresses([peer.address for peer in self.simulation.peers])
+        self.keeper: Keeper | None = None
+        self._calls: dict[int, Call] = {}
+        self._resting = False
+        self._shipping = False
+        self._packs = 0
+        self.mark: str | None = None  # Of the storage that it puts things into, once it was told.
+        self.files = Checkpointer(self)
+        self._facts: deque[agent.Fact] = deque()
+        self._deciding = False
+        machine.after(self.world.between(0.05, 0.3), self._connect)
+        machine.after(FLUSH_EVERY_S, self._flush)
+
+    @property
+    def alive(self) -> bool:
+        return self.machine.agent is self
+
+    def end(self) -> None:
+        self.simulation.oracle.agent_deaths[self.machine.name].append(self.world.now)
+        for call in self._calls.values():
+            call.hang_up()
+        self.machine.agent = None
+
+    # --- the keeper ---
+
+    def _connect(self) -> None:
+        if self.alive and self.keeper is None:
+            self.keeper = self.machine.start_keeper()
+            self.keeper.accept(self)
+
+    def lost_keeper(self, keeper: Keeper) -> None:
+        if self.keeper is keeper:
+            self.keeper = None
+            self.machine.after(self.world.between(0.05, 1.0), self._connect)
+
+    def hear_keeper(self, keeper: Keeper, message: tuple[Any, ...]) -> None:
+        if not self.alive or self.keeper is not keeper:
+            return
+        if message[0] == "hello":
+            self._take(agent.KeeperListed([self._kept(each) for each in message[1]]))
+            for each in message[1]:
+                self.files.attend(each["task"])
+            return
+        for key, started_at in message[1]:
+            self._take(agent.Spawned(key, started_at))
+        for key, *exit in message[2]:
+            self._take(agent.RankExited(key, agent.Exit(*exit)))
+        for key, failed_s in message[4]:
+            self.files.failing(key, failed_s)
+        for key in message[3]:
+            self._take(agent.TaskOver(key, self.machine.output_sizes(key), leftovers=self._left(key)))
+
+    def _kept(self, listed: dict[str, Any]) -> agent.Kept:
+        return agent.Kept(
+            listed["task"],
+            listed["phase"],
+            tuple(agent.Exit(*exit) for exit in listed["exits"]),
+            listed["lost"] or (listed["phase"] == "over" and listed["task"] in self.machine.disk.torn),
+            listed["address"],
+            listed["port"],
+            listed["started_at"],
+            self.machine.output_sizes(listed["task"]) if listed["phase"] == "over" else {},
+            grace_s=listed["grace_s"],
+            leftovers=listed["phase"] == "over"
+            and listed["task"] not in self.machine.disk.torn
+            and self._left(listed["task"]),
+            notice=self.machine.disk.notices.get(listed["task"], ""),
+        )
+
+    # --- facts in, acts out ---
+
+    def _take(self, fact: agent.Fact) -> None:
+        """Decide about a fact. Acts may bring further facts; they wait for their turn."""
+        self._facts.append(fact)
+        if self._deciding:
+            return
+        self._deciding = True
+        while self._facts and self.alive:
+            for act in agent.decide(self.state, self._facts.popleft(), self.machine.boottime()):
+                self._perform(act)
+        self._deciding = False
+        if self.alive:
+            if self.state.draining:
+                self._ship()
+            self._pump()
+
+    def _perform(self, act: agent.Act) -> None:
+        if isinstance(act, agent.Hold):
+            self._hold(act)
+        elif isinstance(act, agent.Go):
+            self._order("go", act.task)
+        elif isinstance(act, agent.Stop):
+            if act.cause:
+                self.machine.disk.notices[act.task] = act.cause
+                self.machine.simulation.oracle.noticed(act.task)
+            self._order("stop", act.task, act.grace_s)
+        elif isinstance(act, agent.Forget):
+            self.machine.disk.saved.pop(act.task, None)
+            self.files.forget(act.task)
+            self.machine.disk.notices.pop(act.task, None)
+            self._order("forget", act.task)
+        elif isinstance(act, agent.Salvage):
+            self.machine.after(self.world.between(0.02, 0.5), self._salvage, act.task, act.end)
+        elif isinstance(act, agent.Settle):
+            self.machine.after(SETTLE_S, self.machine.disk.settled.add, act.task)
+        elif isinstance(act, agent.Move):
+            self.mark = str(act.storage["mark"])
+        elif isinstance(act, agent.KeepAgain):
+            if act.checkpoint:
+                self.files.keep_again(act.task)
+        elif isinstance(act, agent.Lease):
+            self._order("lease", act.deadline_s, act.granted_s)
+        elif isinstance(act, agent.EndAgent):
+            self.world.tell(self.machine.name, f"agent {self.epoch} ended itself")
+            self.end()
+        else:
+            raise NotImplementedError(f"the simulated agent cannot perform {act}")
+
+    def _hold(self, act: agent.Hold) -> None:
+        if self.world.happens(self.simulation.faults.claim_refused):
+            self._facts.append(self._not_held(act.task))
+            return
+        duty = act.duty
+        if act.task not in self.machine.disk.saved:
+            saved = self.simulation.checkpoints.restored(act.task, duty.get("resume"))
+            self.machine.keep_files(act.task, saved)
+        self.files.attend(act.task)
+        first = int(duty["first_rank"])
+        ranks = [{"rank": first + number} for number in range(int(duty["ranks"]))]
+        address, port = self.machine.name, self.world.chance.randint(1024, 65535)
+        self._order("hold", {
+            "task": act.task, "grace_s": duty["grace_s"], "address": address, "port": port, "ranks": ranks,
+        })  # fmt: skip
+        self._facts.append(agent.Held(act.task, address, port))
+
+    def _not_held(self, key: str) -> agent.Fact:
+        """What keeps a claim from being taken up: by turns something of this node, and something beyond it."""
+        self.machine.refusals += 1
+        if self.machine.refusals % 2:
+            return agent.HoldFailed(key, "no directory could be made")
+        return agent.PrepareFailed(key, "unreachable", "its data could not be reached")
+
+    def _order(self, *order: Any) -> None:
+        if self.keeper is not None:
+            self.machine.after(SOCKET_S, self.keeper.obey, self, order)
+
+    # --- the server ---
+
+    def _pump(self) -> None:
+        """Call home if there is a reason: on the first line, or, with news beside a held call, on the second."""
+        while self.alive and not self._resting and agent.next_call(self.state, self.machine.boottime()):
+            self._sync()
+
+    def _sync(self) -> None:
+        machine = self.machine
+        granted = machine.granted
+        facts = {"cpus": granted.cpus, "memory_bytes": granted.memory_bytes, "gpus": granted.gpus}
+        body = agent.sync_body(self.state, dict(facts, address=machine.name), machine.boottime())
+        seq = body["seq"]
+        body = self._over_the_wire(body)
+        self._call(seq, body, sent_at=self.world.now)
+
+    def _call(self, seq: int, body: dict[str, Any], sent_at: float, pointed: bool = False) -> None:
+        machine, url = self.machine, self._servers.now()
+        patience_s = 10.0 if self._servers.several else PATIENCE_S
+
+        def failed(error: BaseException) -> None:
+            machine.after(0.0, self._turned_away, seq, body, url, pointed, error)
+
+        call = self._calls[seq] = self.simulation.network.call(
+            machine.name,
+            lambda answer, fail: self.simulation.server.at(url).sync(body, answer, fail),
+            lambda reply: machine.after(0.0, self._answered, seq, reply),
+            failed,
+            body["wait_s"] + min(patience_s, self.state.granted_s / 4 or patience_s),
+        )
+        call.sent_at = sent_at
+
+    def _turned_away(self, seq: int, body: dict[str, Any], url: str, pointed: bool, error: BaseException) -> None:
+        """As server_link/http.py does it: the leader that a server points to is asked at once, but only once."""
+        if not self.alive:
+            return
+        if isinstance(error, NotLeader):
+            self._servers.pointed_to(error.leader)
+            if error.leader and not pointed:
+                self._call(seq, body, self._calls[seq].sent_at, pointed=True)
+                return
+        elif isinstance(error, NoAnswer | Unavailable):
+            self._servers.silent(url)
+        self._failed(seq, error)
+
+    def _answered(self, seq: int, reply: dict[str, Any]) -> None:
+        if self.alive:
+            call = self._calls.pop(seq)
+            self.simulation.oracle.turns.answered(self.machine.name, call.sent_at, reply.get("duties", ()))
+            if reply["lease_left_s"] is not None:
+                self.simulation.oracle.granted(self.machine.name, call.sent_at, reply["lease_left_s"])
+            if reply.get("leave") and not self.state.tasks:
+                self.machine.retire()  # The real agent ends itself, and whoever started it ends the rest.
+                return
+            self._take(agent.Answered(self._over_the_wire(reply), seq))
+
+    def notice(self, seconds_left: float) -> None:
+        """The platform warns: this machine will go."""
+        self._take(agent.NoticeHeard("reclaimed", seconds_left))
+
+    def _over_the_wire(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What the other side reads. To write and read every message as JSON would take a tenth of all time."""
+        if self.world.steps % 8:
+            return message
+        read: dict[str, Any] = json.loads(json.dumps(message))
+        return read
+
+    def _failed(self, seq: int, error: BaseException) -> None:
+        del self._calls[seq]
+        if not self._resting:
+            self._resting = True
+            least_s, most_s = RETRY_S
+            self.machine.after(self.world.between(least_s, 1.0 if self._servers.several else most_s), self._rested)
+        self._take(agent.Superseded() if isinstance(error, StaleAgent) else agent.NotAnswered(seq))
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._pump()
+
+    # --- checkpoints ---
+
+    def wrote(self, key: str) -> None:
+        """It hears of the first byte; to see that all is there takes longer."""
+        self._take(agent.Wrote(key))
+
+    def _left(self, key: str) -> bool:
+        saved = self.machine.disk.saved.get(key)
+        return saved is not None and bool(saved.directory.files)
+
+    def _salvage(self, key: str, end: str) -> None:
+        if self.alive:
+            self.files.salvage(key, end)
+
+    def next_key(self, key: str, step: int) -> str:
+        self._packs += 1
+        job, attempt, index = key.split("/")
+        return f"jobs/{job}/{attempt}/checkpoints/{step}-{index}-{self.epoch}.{self._packs}.json"
+
+    def stored(self, key: str, report: Mapping[str, Any], mark: str) -> None:
+        self._take(agent.CheckpointStored(key, report, mark))
+
+    def storage_failed(self) -> None:
+        self._take_trouble("storage is full")
+
+    def salvaged(self, key: str, end: str = "") -> None:
+        self.simulation.checkpoints.salvaged(self.machine, key, end)
+        self._take(agent.Salvaged(key, self.mark or ""))
+
+    # --- output ---
+
+    def _flush(self) -> None:
+        if self.alive:
+            self._ship()
+            if self.state.progress or self.state.notice:
+                self._take(agent.Ticked())
+            self._pump()
+            self.machine.after(FLUSH_EVERY_S, self._flush)
+
+    def _ship(self) -> None:
+        if self._shipping or self.mark is None:
+            return
+        ranges: list[agent.Range] = []
+        pieces: dict[int, Piece] = {}
+        offset = 0
+        key = f"logs/{self.machine.name}/{self.epoch}-{self._packs}"
+        for task in self.state.tasks.values():
+            if not task.resumable or task.phase not in ("going", "over"):
+                continue
+            for slot, size in self.machine.output_sizes(task.key).items():
+                start = task.shipped.get(slot, 0)
+                end = min(size, start + PIECE_BYTES_MAX)
+                if end > start:
+                    rank = int(slot.split("/")[0])
+                    ranges.append(agent.Range(task.key, rank, "out", start, end, key, offset))
+                    pieces[offset] = (task.key, rank, start, end)
+                    offset += end - start
+        if ranges:
+            self._packs += 1
+            self._shipping = True
+            self.machine.after(self.world.between(0.002, 0.05), self._put, key, pieces, ranges, self.mark)
+
+    def _put(self, key: str, pieces: dict[int, Piece], ranges: list[agent.Range], mark: str) -> None:
+        if not self.alive:
+            return
+        self._shipping = False
+        try:
+            self.simulation.storage.put(key, pieces, mark)
+        except StorageBroken:
+            self.storage_failed()
+            return
+        self._take_trouble("")
+        self._take(agent.Shipped(ranges, mark))
+
+    def _take_trouble(self, detail: str) -> None:
+        if self.state.troubles.get("storage", "") != detail:
+            self._take(agent.Troubled("storage", detail))

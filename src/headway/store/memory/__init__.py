@@ -1,0 +1,1 @@
+"""The store in memory: what the simulator runs on, and the plainest reading of the protocol."""

@@ -1,0 +1,162 @@
+"""How an end is named: from the exits of a task's ranks to one outcome with one cause.
+
+Pure. The causes are the words of the server's table; what follows from them is the server's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Mapping, Sequence
+
+DETAIL_CHARS_MAX = 300
+SIGKILL = 9
+SHELL_SIGKILL = 128 + SIGKILL
+SIGNAL_NAMES = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+    9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
+    24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How one rank ended. `ours` says why we signalled it before: "" (we did not), "stop", "lease" or "end"."""
+
+    rank: int
+    exit_code: int | None = None
+    signal: int | None = None
+    ours: str = ""
+    oom: bool = False  # The kernel's count of out-of-memory kills rose while it ran.
+    note: str = ""  # A sentence of the keeper, where the rank could not be started.
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+
+def name_outcome(exits: Sequence[Exit], tail: str, marks: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The outcome of a task whose ranks are all dead: success, or the first failing rank with its cause.
+
+    `marks`: what else was noted: `limit` (cause and sentence, where we ended it for a limit) and matching `policies`.
+    """
+    marks = marks or {}
+    failed = first_failing(exits)
+    outcome = _name(exits, failed, tail)
+    if marks.get("limit") and (failed is None or failed.ours):
+        cause, detail = marks["limit"]
+        outcome.update(cause=cause, detail=detail)
+    policies = [*marks.get("policies", ()), *outcome.get("policies", ())]
+    return dict(outcome, policies=policies) if policies else outcome
+
+
+def _name(exits: Sequence[Exit], failed: Exit | None, tail: str) -> dict[str, Any]:
+    if failed is None:
+        return _outcome(0, None, None, None, "") if exits else lost(exits)
+    if failed.ours or failed.oom or failed.note or failed.signal == SIGKILL or failed.exit_code == SHELL_SIGKILL:
+        cause, finding = _plain_cause(failed), None
+    else:
+        from headway_agent.decide import symptoms
+
+        finding = symptoms.find(failed.exit_code, failed.signal, tail)
+        cause = finding.cause if finding else _plain_cause(failed)
+    line = finding.line if finding else ""
+    if not line and failed.signal is None:
+        line = last_line(tail)
+    outcome = _outcome(failed.exit_code, failed.signal, failed.rank, cause, _detail(failed, cause, line))
+    if finding:
+        outcome.update(label=finding.label, suggestion=finding.suggestion, retry_helps=finding.again)
+        if finding.exclude_node:
+            outcome["policies"] = [{"label": finding.label, "action": "exclude_node"}]
+    return outcome
+
+
+def first_failing(exits: Iterable[Exit]) -> Exit | None:
+    """The first that failed by itself; one that we ended only where there is no other."""
+    ours = None
+    for each in exits:
+        if not each.ok and not each.ours:
+            return each
+        if not each.ok and ours is None:
+            ours = each
+    return ours
+
+
+def lost(exits: Sequence[Exit]) -> dict[str, Any]:
+    rank = next((each.rank for each in exits if not each.ok), None)
+    return _outcome(
+        None, None, rank, "outcome_lost", "the keeper of its ranks died, and how they ended was not recorded"
+    )
+
+
+def how_ended(exits: Sequence[Exit], lost: bool, noticed: bool) -> str:
+    """How far the files that a task left can be trusted: see checkpoints/completeness.py for the words."""
+    if lost or not exits or any(map(_was_killed, exits)):
+        first = None if lost else first_failing(exits)
+        return "abrupt" if first is not None and _was_killed(first) else "killed"
+    if all(each.ok for each in exits):
+        return "well"
+    # Who was told to end, by whomever, and was not killed, ended when he was done.
+    return "notice" if noticed or all(each.ok or each.ours for each in exits) else "failed"
+
+
+def _was_killed(each: Exit) -> bool:
+    return each.exit_code is None or each.exit_code == SHELL_SIGKILL
+
+
+def reclaimed(outcome: dict[str, Any], why: str = "") -> dict[str, Any]:
+    """What a task does after its machine's notice is the echo of that notice, however its ranks ended."""
+    return dict(outcome, cause="reclaimed", detail=why or "its machine was about to go")
+
+
+def never_began() -> dict[str, Any]:
+    return _outcome(None, None, None, "never_started", "stopped before its ranks began")
+
+
+def _outcome(
+    exit_code: int | None, signal: int | None, rank: int | None, cause: str | None, detail: str
+) -> dict[str, Any]:
+    return {"exit_code": exit_code, "signal": signal, "rank": rank, "cause": cause, "detail": detail, "log_bytes": 0}
+
+
+def _plain_cause(failed: Exit) -> str:
+    """The cause that the exit alone tells."""
+    if failed.ours:
+        return "node_lost" if failed.ours in ("lease", "end") else "cancelled"
+    if failed.oom:
+        return "out_of_memory"
+    if failed.signal == SIGKILL or failed.exit_code == SHELL_SIGKILL:
+        return "killed"
+    if failed.signal is not None:
+        return "crashed"
+    return {126: "not_executable", 127: "command_missing"}.get(failed.exit_code or 0, "user_code")
+
+
+def _detail(failed: Exit, cause: str, line: str) -> str:
+    if failed.note:
+        return failed.note[:DETAIL_CHARS_MAX]
+    if failed.ours == "end":
+        return "its node was given back"
+    if cause == "node_lost":
+        return "its lease ran out: the node had no contact with the server"
+    if cause == "cancelled":
+        return "stopped on request"
+    if failed.signal is not None:
+        said = f"rank {failed.rank} was ended by {SIGNAL_NAMES.get(failed.signal, f'signal {failed.signal}')}"
+        return (f"{said}: {line}" if line else said)[:DETAIL_CHARS_MAX]
+    said = f"rank {failed.rank} ended with exit code {failed.exit_code}"
+    return (f"{said}: {line}" if line else said)[:DETAIL_CHARS_MAX]
+
+
+def last_line(tail: str) -> str:
+    for line in reversed(tail.splitlines()):
+        if line.strip():
+            return line.strip()
+    return ""
+
+
+def were_cut_off(exits: Sequence[Exit]) -> bool:
+    """Whether some of these ranks may have been about to do more: they were killed, or failed."""
+    return not exits or any(each.signal == SIGKILL or not (each.ok or each.ours) for each in exits)

@@ -1,0 +1,216 @@
+"""What is told and when: phases and their digests, and the next request.
+
+Pure, like decide.py beside it. `next_call` says whether a sync is due, `sync_body` makes it.
+"""
+
+from __future__ import annotations
+
+try:  # The bare module costs no memory; hashlib brings OpenSSL with it, which is 4 MB.
+    from _blake2 import blake2b
+except ImportError:  # pragma: no cover
+    from hashlib import blake2b
+
+from headway_agent.decide import unconfirmed_files
+from headway_agent.decide.facts_and_acts import LOST, UNKEPT, WAIT, unkept_words
+from headway_agent.decide.outcomes import were_cut_off
+from headway_agent.decide.state import (
+    CLAIMED,
+    DIGESTED,
+    ENDED,
+    GOING,
+    OVER,
+    PREPARING,
+    REFUSED,
+    REPORTED,
+    UNPREPARED,
+    Flight,
+    State,
+    Task,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping
+
+GATHER_S = 0.02  # So long ends are gathered whose places others have taken already.
+PROTOCOL = 1
+POLL_WAIT_S = 20.0
+LAZY_AFTER_S = 1.0  # News that nobody waits for may ride along with other news for so long,
+SOON_S = 0.1  # and so long a start of which the server does not know yet: most short tasks have ended by then.
+
+
+def digest_of(pairs: Mapping[str, str]) -> str:
+    """The digest of (task, word) pairs: XOR of blake2b-8 over "task word". The server computes the same."""
+    total = 0
+    for key, word in pairs.items():
+        total ^= mark(key, word)
+    return f"{total:016x}"
+
+
+def mark(key: str, word: str) -> int:
+    return int.from_bytes(blake2b(f"{key} {word}".encode(), digest_size=8).digest(), "big")
+
+
+def enter(state: State, task: Task, phase: str, now: float) -> None:
+    before = REPORTED.get(task.phase)
+    after = REPORTED.get(phase)
+    task.phase = phase
+    if phase == ENDED and task.key in state.behind:
+        state.just_ended.append(task.key)
+    if phase == GOING:
+        state.going.add(task.key)
+    else:
+        state.going.discard(task.key)
+    if before == after and after not in ("claimed", "preparing"):
+        return
+    if before in DIGESTED:
+        state.reports_xor ^= mark(task.key, before)
+    if after in DIGESTED:
+        state.reports_xor ^= mark(task.key, after)
+    if after is None:
+        return
+    if phase == ENDED and task.key in state.behind:
+        change(state, task.key, False, now, GATHER_S)
+        return
+    within_s = SOON_S if phase == GOING else LAZY_AFTER_S
+    change(state, task.key, after not in ("running", "preparing"), now, within_s)
+
+
+def unreport(state: State, task: Task) -> None:
+    told = REPORTED.get(task.phase)
+    if told in DIGESTED:
+        state.reports_xor ^= mark(task.key, told)
+
+
+def change(state: State, key: str, urgent: bool, now: float, within_s: float = LAZY_AFTER_S) -> None:
+    was = state.changed.get(key)
+    state.lazy_due_s = min(state.lazy_due_s, now + within_s) if state.changed else now + within_s
+    state.changed[key] = bool(was) or urgent
+    state.urgent += state.changed[key] - bool(was)
+
+
+def set_duty(state: State, key: str, word: str | None) -> None:
+    """Keep what the server last said to do: the duty's mark, or from an older server its word."""
+    before = state.duties.get(key)
+    if before == word:
+        return
+    if before is not None:
+        state.duties_xor ^= mark(key, before)
+    if word is None:
+        del state.duties[key]
+    else:
+        state.duties[key] = word
+        state.duties_xor ^= mark(key, word)
+
+
+def next_call(state: State, now: float) -> str:
+    """What to send now: "sync", "wake" (a sync with news, beside the one that the server holds), or "" for nothing.
+
+    Who has no second line for the news may give up the held sync (NotAnswered) and send a new one instead.
+    """
+    if not state.listed or any(not flight.held for flight in state.flights.values()):
+        return ""
+    if not state.flights:
+        return "sync"
+    return "wake" if _news(state, now) else ""
+
+
+def _news(state: State, now: float) -> bool:
+    if state.urgent or state.ranges or state.full_due or state.troubles_due or unconfirmed_files.has_news(state, now):
+        return True
+    return bool(state.changed) and now >= state.lazy_due_s
+
+
+def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float = POLL_WAIT_S) -> dict[str, Any]:
+    """Make the next request and remember it as under way. With news in it, it asks for an answer at once."""
+    assert len(state.flights) < 2, "one sync is held, one brings news; there is never a third"
+    full = state.full_due
+    keys = list(state.tasks) if full else [key for key in state.changed if key in state.tasks]
+    reports = [_report(state, state.tasks[key], now) for key in keys if state.tasks[key].phase in REPORTED]
+    if full or state.flights or reports or state.ranges or state.troubles_due or unconfirmed_files.has_news(state, now):
+        wait_s = 0.0
+    if state.granted_s:
+        # So often that a cut which is shorter than half of the lease ends nothing: see keeper/table.py.
+        wait_s = min(wait_s, state.granted_s / 8)
+    state.seq += 1
+    body: dict[str, Any] = {
+        "protocol": PROTOCOL,
+        "seq": state.seq,
+        "node": state.node,
+        "pool": state.pool,
+        "boot_id": state.boot_id,
+        "agent_epoch": state.agent_epoch,
+        "agent_version": state.agent_version,
+        "leader_epoch": state.leader_epoch,
+        "full": full,
+        "reports": reports,
+        "reports_digest": f"{state.reports_xor:016x}",
+        "duties_digest": f"{state.duties_xor:016x}",
+        "marks": True,
+        "storage": state.storage,  # Where all lies that this call tells of.
+        "logs": [dict(vars(piece)) for piece in state.ranges],
+        "wait_s": wait_s,
+    }
+    if full:
+        body["facts"] = dict(facts)
+    if state.troubles_due or (full and state.troubles):
+        body["troubles"] = [{"what": what, "detail": detail} for what, detail in sorted(state.troubles.items())]
+    told = unconfirmed_files.add_to(body, state, now)
+    state.flights[state.seq] = Flight(now, full, wait_s > 0, state.changed, state.ranges, state.troubles_due, told)
+    state.changed, state.ranges, state.urgent, state.troubles_due = {}, [], 0, False
+    return body
+
+
+def _report(state: State, task: Task, now: float) -> dict[str, Any]:
+    report: dict[str, Any] = {"task": task.key, "phase": REPORTED[task.phase]}
+    if task.began_s:  # By itself: the server was told of no claim before.
+        report["began_ago_s"] = round(max(0.0, now - task.began_s), 3)
+    if task.phase == CLAIMED:
+        report.update(address=task.address, port=task.port)
+    elif task.phase in (REFUSED, PREPARING):
+        report["detail"] = task.detail
+        if task.cause:
+            report["cause"] = task.cause
+    elif task.phase == UNPREPARED:
+        report.update(cause=task.cause, detail=task.detail)
+    elif task.phase == ENDED:
+        report["outcome"] = _outcome(task, now)
+        if task.began_s:
+            report["over_ago_s"] = round(max(0.0, now - task.over_s), 3)
+        if task.duty.get("nodes", 1) > 1 and task.started_at and not task.writes:
+            # Of a gang: those who save make its checkpoints, and this one does not, or did not come to it.
+            report["outcome"].update(idle=True, cut_off=were_cut_off(task.exits))
+        _say_unkept(state, task, report["outcome"])
+    elif task.phase == OVER and task.saves:
+        done, total = unconfirmed_files.of(state, task.key).saved_bytes
+        ago_s = round(max(0.0, now - task.over_s), 3)
+        report["saving"] = {"outcome": _outcome(task, now), "over_ago_s": ago_s, "bytes_done": done, "bytes": total}
+    else:
+        if task.started_at:
+            report["started_at"] = task.started_at
+        if task.began_s:
+            report.update(address=task.address, port=task.port)
+        if task.stays:
+            report["stays"] = {"outcome": dict(task.stays[0]), "left_s": round(max(0.0, task.stays[1] - now), 3)}
+    return report
+
+
+def _outcome(task: Task, now: float) -> dict[str, Any]:
+    """How it ended. When a rank failed is told by how long ago: clocks differ, and of a gang the first counts."""
+    ago = {"failed_ago_s": round(max(0.0, now - task.failed_s), 3)} if task.failed_s else {}
+    return dict(task.outcome or {}, **ago)
+
+
+def _say_unkept(state: State, task: Task, outcome: dict[str, Any]) -> None:
+    """Name what of its files is not kept. What ended well and lost what it is for has not ended well."""
+    said = [state.troubles[what] for what in unkept_words(task.key) if what in state.troubles]
+    if task.files_lost and not said:
+        said = [f"files {LOST}: storage took none of them in the time that there was"]
+    if said:
+        outcome["unkept"] = "; ".join(said).replace(WAIT, LOST)
+    if said and outcome.get("cause") is None:
+        refused = state.troubles.get(f"outputs {task.key}", "")
+        if task.files_lost:
+            outcome.update(cause="files_lost", detail=outcome["unkept"])
+        elif UNKEPT in refused:
+            outcome.update(cause="outputs_unkept", detail=refused)

@@ -1,0 +1,333 @@
+"""What a task has to keep and what the server knows of it: checkpoints, artifacts, steps, and the wait before an end.
+
+Pure; a part of decide.py, which calls it where a sync is made, answered or lost. A task that keeps nothing has no entry
+here and costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Mapping
+
+    from headway_agent.decide.decide import State
+    from headway_agent.decide.facts_and_acts import ArtifactStored, CheckpointBad, CheckpointStored, Dumped
+
+STEPS_EVERY_S = 2.0  # How often a task's step is looked for, to ride along with other news,
+STEPS_ALONE_S = 5.0  # and when it goes without any.
+SAY_AGAIN_S = 1.0  # What a reply did not answer for is said again, but not as fast as the server replies.
+SAVING_S_MIN = 2.0  # What takes longer to be kept, once a task is over, is told: its place is free meanwhile.
+STILL_IDLE_S = 20.0  # The tasks of a gang save together: who saves has begun so long after others were done.
+LAST_WORDS_S = 2.0  # Before a machine goes, what could not be kept is told.
+NOTICE_STALE_S = 60.0  # A machine that is still there so long after it should have gone, stays.
+
+
+@dataclass
+class Progress:
+    """One task's things to keep, until the server has them."""
+
+    checkpoints: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # By manifest key: not yet answered for.
+    artifacts: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # By path.
+    bad: list[Mapping[str, Any]] = field(default_factory=list)
+    dumps: list[Mapping[str, Any]] = field(default_factory=list)
+    under_way: set[str] = field(default_factory=set)  # Of these: said in a sync that has no reply yet.
+    step: int | None = None
+    printed_as: str = ""  # The unit in which its output tells its step; empty where something else does.
+    step_told: int | None = None
+    idle: int | None = None  # The newest step that others of its gang have saved, when it had written nothing.
+    idle_told: int | None = None
+    idle_s: float = 0.0  # When it heard of that.
+    still_idle_told: int | None = None
+    begun: bool = False  # The task is over, and what it left is being kept:
+    salvaging: bool = False  # not all of it is in storage.
+    saved_bytes: tuple[int, int] = (0, 0)  # Of it: in storage, and all.
+
+
+@dataclass
+class Told:
+    """What a request under way says of progress."""
+
+    keys: dict[str, list[str]] = field(default_factory=dict)  # By task: manifest keys and artifact paths.
+    steps: dict[str, int] = field(default_factory=dict)
+    idle: dict[str, int] = field(default_factory=dict)
+    still_idle: dict[str, int] = field(default_factory=dict)
+    bad: list[Mapping[str, Any]] = field(default_factory=list)
+    dumps: list[Mapping[str, Any]] = field(default_factory=list)
+    notice: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.keys or self.steps or self.idle or self.still_idle or self.bad or self.dumps or self.notice)
+
+
+def of(state: State, key: str) -> Progress:
+    return state.progress.setdefault(key, Progress())
+
+
+# --- facts ----------------------------------------------------------------------------------------------------------
+
+
+def checkpoint_stored(state: State, fact: CheckpointStored) -> None:
+    mine = of(state, fact.task)
+    # A newer one of the same step replaces what was not said yet.
+    same = [key for key, each in mine.checkpoints.items() if each["step"] == fact.checkpoint["step"]]
+    for key in same:
+        if key not in mine.under_way:
+            del mine.checkpoints[key]
+    if fact.task in state.tasks and not fact.checkpoint.get("beside"):
+        wrote(state, fact.task)
+    mine.checkpoints[fact.checkpoint["key"]] = dict(fact.checkpoint, task=fact.task, storage=fact.storage)
+    _seen_step(mine, int(fact.checkpoint["step"]))
+
+
+def artifact_stored(state: State, fact: ArtifactStored) -> None:
+    mine = of(state, fact.task)
+    path = fact.artifact["path"]
+    mine.artifacts[path] = dict(fact.artifact, task=fact.task, storage=fact.storage)
+    mine.under_way.discard(path)  # What is under way is an older version of it.
+
+
+def checkpoint_bad(state: State, fact: CheckpointBad) -> None:
+    of(state, fact.task).bad.append({"task": fact.task, "key": fact.key, "detail": fact.detail})
+
+
+def dumped(state: State, fact: Dumped) -> None:
+    said = {"task": fact.task, "key": fact.key, "what": fact.what, "size": fact.size, "sha256": fact.sha256}
+    said["storage"] = fact.storage
+    of(state, fact.task).dumps.append(said)
+
+
+def stepped(state: State, task: str, step: int, printed_as: str = "") -> None:
+    mine = of(state, task)
+    mine.printed_as = printed_as
+    _seen_step(mine, step)
+
+
+def printed(state: State, task: str, told: Mapping[str, int]) -> None:
+    """Output that went into storage tells these steps."""
+    mine = state.progress.get(task)
+    if mine is not None and mine.printed_as in told:
+        _seen_step(mine, told[mine.printed_as])
+
+
+def wrote(state: State, task: str) -> None:
+    """It is one of those who save: from here on it is not said that it has written nothing."""
+    state.tasks[task].writes = True
+    if task in state.progress:
+        state.progress[task].idle = None
+
+
+def others_saved(state: State, said: Mapping[str, int], now: float) -> None:
+    """The server asks: others of these tasks' gangs have saved so many steps; have these begun to write anything?"""
+    for key, step in said.items():
+        task = state.tasks.get(key)
+        if task is not None and key in state.going and not task.writes:
+            mine = of(state, key)
+            mine.idle, mine.idle_s = step, mine.idle_s if mine.idle == step else now
+
+
+def _seen_step(mine: Progress, step: int) -> None:
+    mine.step = step if mine.step is None else max(mine.step, step)
+
+
+def drop_stale(state: State, key: str, stale: Callable[[Mapping[str, Any]], bool]) -> set[str]:
+    """Drop what lies in another storage than the server's, also of calls under way. Returns what kinds there were."""
+    mine = state.progress[key]
+    found: set[str] = set()
+    for kind, entries in (("checkpoint", mine.checkpoints), ("artifact", mine.artifacts)):
+        for name in [name for name, entry in entries.items() if stale(entry)]:
+            del entries[name]
+            mine.under_way.discard(name)
+            found.add(kind)
+    mine.bad = []  # It was looked for elsewhere: the task is prepared again.
+    mine.dumps = [entry for entry in mine.dumps if not stale(entry)]
+    for flight in state.flights.values():
+        flight.progress.bad = [entry for entry in flight.progress.bad if entry["task"] != key]
+        flight.progress.dumps = [entry for entry in flight.progress.dumps if not stale(entry)]
+    return found
+
+
+# --- the end of a task ----------------------------------------------------------------------------------------------
+
+
+def begin_salvage(state: State, key: str) -> None:
+    mine = of(state, key)
+    mine.begun = mine.salvaging = True
+
+
+def unkept(state: State, key: str) -> bool:
+    """Whether something that it left is not in storage, or not known to the server."""
+    mine = state.progress.get(key)
+    return mine is not None and mine.begun and bool(mine.salvaging or mine.checkpoints or mine.artifacts)
+
+
+def settled(state: State, key: str, now: float) -> bool:
+    """Whether the task's end may be told: all is kept and answered for, or the machine goes.
+
+    No clock else: what a job wrote is worth as much a day later. Its place is free meanwhile, see sync_request.py.
+    """
+    return not unkept(state, key) or (state.notice is not None and now >= state.notice[1] - LAST_WORDS_S)
+
+
+def next_due_s(state: State) -> float | None:
+    """When time alone changes something: a task that saves for long, a machine that goes, a step to be told."""
+    over = [state.tasks[key] for key in state.draining]
+    times = [task.over_s + SAVING_S_MIN for task in over if not task.saves]
+    if over and state.notice is not None:
+        times.append(state.notice[1] - LAST_WORDS_S)
+    if _untold_steps(state):
+        times.append(state.steps_at_s + STEPS_ALONE_S)
+    if any(_unsaid(mine) for mine in state.progress.values()):
+        times.append(state.say_again_s)
+    if state.notice is not None:
+        times.append(state.notice[1] + NOTICE_STALE_S)
+    return min(times) if times else None
+
+
+# --- syncs ----------------------------------------------------------------------------------------------------------
+
+
+def has_news(state: State, now: float) -> bool:
+    """Whether there is something to say for which a sync of its own is worth it."""
+    if state.notice_due:
+        return True
+    if not state.progress or state.storage is None:
+        return False
+    if _untold_idle(state):
+        return True
+    if now >= state.say_again_s and any(_unsaid(mine) for mine in state.progress.values()):
+        return True
+    return now >= state.steps_at_s + STEPS_ALONE_S and bool(_untold_steps(state))
+
+
+def _unsaid(mine: Progress) -> bool:
+    return bool(mine.bad or mine.dumps or (mine.checkpoints.keys() | mine.artifacts.keys()) - mine.under_way)
+
+
+def _untold_idle(state: State, again: bool = False) -> dict[str, int]:
+    return {
+        key: mine.idle
+        for key, mine in state.progress.items()
+        if mine.idle is not None and (again or mine.idle != mine.idle_told) and key in state.tasks
+    }
+
+
+def _untold_still_idle(state: State, now: float, again: bool) -> dict[str, int]:
+    """Who had written nothing a while after it heard that others have saved: a share would have been begun by then."""
+    return {
+        key: mine.idle
+        for key, mine in state.progress.items()
+        if mine.idle is not None
+        and key in state.tasks
+        and min(now, state.tasks[key].over_s or now) >= mine.idle_s + STILL_IDLE_S
+        and (again or mine.idle != mine.still_idle_told)
+    }
+
+
+def _untold_steps(state: State) -> dict[str, int]:
+    return {
+        key: mine.step
+        for key, mine in state.progress.items()
+        if mine.step is not None and mine.step != mine.step_told and key in state.tasks
+    }
+
+
+def add_to(body: dict[str, Any], state: State, now: float) -> Told:
+    """Put into a request all that was not said yet, and return it, to be said again if no reply comes.
+
+    What an end waits for does not go into a call that the server may hold: it would be answered for only with that.
+    """
+    told = Told(steps=_untold_steps(state) if state.progress else {})
+    if told.steps:
+        body["steps"] = dict(told.steps)
+        state.steps_at_s = now
+        for key, step in told.steps.items():
+            state.progress[key].step_told = step
+    told.idle = _untold_idle(state, body["full"]) if state.progress else {}
+    if told.idle:
+        body["idle"] = dict(told.idle)
+        for key, step in told.idle.items():
+            state.progress[key].idle_told = step
+    told.still_idle = _untold_still_idle(state, now, body["full"]) if state.progress else {}
+    if told.still_idle:
+        body["still_idle"] = dict(told.still_idle)
+        for key, step in told.still_idle.items():
+            state.progress[key].still_idle_told = step
+    checkpoints: list[Mapping[str, Any]] = []
+    artifacts: list[Mapping[str, Any]] = []
+    for key, mine in state.progress.items() if state.storage is not None else ():
+        fresh = [each for each in (*mine.checkpoints, *mine.artifacts) if each not in mine.under_way]
+        fresh = [] if body["wait_s"] else fresh
+        checkpoints += [_aged(mine.checkpoints[each], now) for each in fresh if each in mine.checkpoints]
+        artifacts += [mine.artifacts[each] for each in fresh if each in mine.artifacts]
+        told.bad += mine.bad
+        told.dumps += mine.dumps
+        mine.bad, mine.dumps = [], []
+        if fresh:
+            told.keys[key] = fresh
+            mine.under_way.update(fresh)
+    for word, said in (
+        ("checkpoints", checkpoints),
+        ("artifacts", artifacts),
+        ("bad_checkpoints", told.bad),
+        ("dumps", told.dumps),
+    ):
+        if said:
+            body[word] = list(said)
+    if state.notice is not None and (state.notice_due or body["full"]):
+        body["notice"] = {"cause": state.notice[0], "seconds_left": max(0.0, round(state.notice[1] - now, 1))}
+        if state.notice_why:
+            body["notice"]["why"] = state.notice_why
+        told.notice = True
+    state.notice_due = False
+    return told
+
+
+def _aged(checkpoint: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    """With how long ago it was saved, instead of when: clocks differ."""
+    said = dict(checkpoint)
+    saved_s = said.pop("saved_s", None)
+    return said if saved_s is None else dict(said, saved_ago_s=round(max(0.0, now - saved_s), 3))
+
+
+def answered(state: State, told: Told, reply: Mapping[str, Any], now: float) -> None:
+    """Drop what the server has answered for; the rest is said again."""
+    others_saved(state, reply.get("saved") or {}, now)
+    for key, steps in (reply.get("checkpoints_safe") or {}).items():
+        mine = state.progress.get(key)
+        for each in [one for one, said in mine.checkpoints.items() if said["step"] in steps] if mine else ():
+            if each in told.keys.get(key, ()):
+                del state.progress[key].checkpoints[each]
+    for key, path in reply.get("artifacts_safe") or ():
+        mine = state.progress.get(key)
+        if mine is not None and path in mine.under_way and path in told.keys.get(key, ()):
+            mine.artifacts.pop(path, None)
+    for key, names in told.keys.items():
+        mine = state.progress.get(key)
+        if mine is not None:
+            mine.under_way.difference_update(names)
+            if any(name in mine.checkpoints or name in mine.artifacts for name in names):
+                state.say_again_s = now + SAY_AGAIN_S
+
+
+def not_answered(state: State, told: Told) -> None:
+    for key, names in told.keys.items():
+        if key in state.progress:
+            state.progress[key].under_way.difference_update(names)
+    for key in told.steps:
+        if key in state.progress:
+            state.progress[key].step_told = None
+    for key in told.idle:
+        if key in state.progress:
+            state.progress[key].idle_told = None
+    for key in told.still_idle:
+        if key in state.progress:
+            state.progress[key].still_idle_told = None
+    for each in told.bad:
+        if each["task"] in state.progress:
+            state.progress[each["task"]].bad.append(each)
+    for each in told.dumps:
+        if each["task"] in state.progress:
+            state.progress[each["task"]].dumps.append(each)
+    state.notice_due = state.notice_due or (told.notice and state.notice is not None)

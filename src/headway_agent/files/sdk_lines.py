@@ -1,0 +1,78 @@
+"""What a job says through the SDK: lines in two files, metrics with their steps, and checkpoints that are complete.
+
+Read from where the last reading ended; half a line waits for its rest. What it means is checkpoints/completeness.py's
+to know.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from headway_agent.checkpoints import completeness
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from headway_agent.files.task_files import Charge
+
+LINE_BYTES_MAX = 1 << 20
+
+
+def read_metrics(charge: Charge) -> None:
+    steps = (_step_of(line) for line in map(_said, reversed(_new_lines(charge, "metrics.jsonl"))) if line)
+    last = next((step for step in steps if step is not None), None)  # The newest alone: there may be thousands.
+    if last is not None:
+        charge.knowledge.steps.metrics = last
+
+
+def read_declared(charge: Charge) -> bool:
+    """Take in the checkpoints that were declared since the last time. Whether there were any."""
+    found = False
+    for line in filter(None, map(_said, _new_lines(charge, "declared.jsonl"))):
+        step = _step_of(line)
+        metrics = line.get("metrics")
+        path = _relative(str(line.get("path") or "."), charge.checkpoints)
+        metrics = metrics if isinstance(metrics, dict) else {}
+        newest_ns = line.get("newest_ns") if isinstance(line.get("newest_ns"), int) else None
+        completeness.declared(charge.knowledge, path, step, metrics, newest_ns)
+        if step is not None:
+            charge.knowledge.steps.metrics = max(step, charge.knowledge.steps.metrics or 0)
+        found = True
+    return found
+
+
+def _new_lines(charge: Charge, name: str) -> list[bytes]:
+    """The lines that were written to a file of the SDK since the last call; half a line waits for its rest."""
+    path = f"{charge.directory}/sdk/{name}"
+    start = charge.read_to.get(name, 0)
+    try:
+        with open(path, "rb") as file:
+            file.seek(start)
+            data = file.read(LINE_BYTES_MAX * 16)
+    except OSError:
+        return []
+    whole = data.rfind(b"\n") + 1
+    charge.read_to[name] = start + whole
+    return data[:whole].splitlines()
+
+
+def _said(line: bytes) -> dict[str, Any] | None:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return None  # Torn by two ranks that wrote at once.
+    return said if isinstance(said, dict) else None
+
+
+def _step_of(line: dict[str, Any]) -> int | None:
+    step = line.get("step")
+    return step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
+
+
+def _relative(path: str, directory: str) -> str:
+    """A declared path, relative to the checkpoints' directory."""
+    if os.path.isabs(path):
+        path = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
+    return os.path.normpath(path)

@@ -1,0 +1,1 @@
+"""What tasks may use: sampled, judged, and enforced."""

@@ -1,0 +1,1 @@
+"""Where large objects go and come from: the storage folder of this host, or storage elsewhere."""
