@@ -57,7 +57,7 @@ class Agent:
         self._crowd = crowd
         self._token = token
         self._free: list[Wire] = []
-        self.state = agent.State(node, "crowd", f"boot-{node}", int(time.time()), crowd.version)
+        self.state = agent.NodeState(node, "crowd", f"boot-{node}", int(time.time()), crowd.version)
         self._facts = {"cpus": TASKS_EACH, "memory_bytes": 2**34, "gpus": 0, "address": "127.0.0.1", "hostname": node}
 
     @property

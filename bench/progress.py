@@ -21,8 +21,8 @@ from bench.house import ANSWER_S_MAX, House, house
 from bench.table import Measured
 from headway_agent.files.parts import Known, send_files, signature_of
 from headway_agent.objects.folder import Folder
-from headway_agent.objects.remote import Remote
-from headway_agent.server_link.http import Connection, Home
+from headway_agent.objects.remote import RemoteObjects
+from headway_agent.server_link.http import Connection, ServerHome
 
 GIB = 1 << 30
 SMALL_FILES, SMALL_BYTES = 10_000, 20_000
@@ -145,7 +145,7 @@ def _over_http() -> Measured:
         job = mine.run("run", "-d", "-o", "name", "--no-bundle", "--", "sleep", "600").strip()
         while json.loads(mine.run("describe", job, "--json"))["state"] != "running":
             time.sleep(0.05)
-        home = Home("", str(mine.state / "server.json"), str(mine.state / "token"))
+        home = ServerHome("", str(mine.state / "server.json"), str(mine.state / "token"))
         source = mine.home / "checkpoints"
         source.mkdir()
         content = os.urandom(piece)
@@ -157,7 +157,7 @@ def _over_http() -> Measured:
         plain, ours = [], []
         for number in range(TIMES):
             keys = [f"jobs/{job}/1/parts/plain-{number}.{part}" for part in range(size // piece)]
-            paths = [Remote(home, "local-1", mark).links.find("PUT", key).path for key in keys]
+            paths = [RemoteObjects(home, "local-1", mark).links.find("PUT", key).path for key in keys]
             connection = http.client.HTTPConnection(home.url().removeprefix("http://"))
             begin = time.perf_counter()
             for path in paths:
@@ -167,7 +167,9 @@ def _over_http() -> Measured:
             plain.append(time.perf_counter() - begin)
             begin = time.perf_counter()
             files = {path.name: signature_of(path.lstat()) for path in source.iterdir()}
-            send_files(Remote(home, "local-1", mark), f"jobs/{job}/1/parts/0-{number}.", str(source), files, Known())
+            send_files(
+                RemoteObjects(home, "local-1", mark), f"jobs/{job}/1/parts/0-{number}.", str(source), files, Known()
+            )
             ours.append(time.perf_counter() - begin)
         mine.run("stop", job, "--grace", "0s")
     return Measured("checkpoint of 256 MiB over HTTP, against a plain upload", min(ours) / min(plain), " ×", 2)

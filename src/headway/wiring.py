@@ -325,7 +325,7 @@ def open_store(settings: Settings, home: Home) -> Any:
 def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = False) -> Server:
     """Put together what every server has: store, storage, API."""
     from headway.api.app import create_app
-    from headway.api.web.follower_proxy import Standing
+    from headway.api.web.follower_proxy import LeaderStanding
     from headway.api.web.services import Hub, Services
     from headway.control.access.signing_keys import ready
     from headway.control.leader.election import Away
@@ -338,7 +338,7 @@ def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = Fa
     ready(store, ring := key_ring(settings, home), is_shared(settings), time.time())
     found = look_at_storage(store, storage, settings, accept_storage)
     hide(token := read_token(home))
-    standing = Standing(leading=False)
+    standing = LeaderStanding(leading=False)
     about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
     about["store"] = "postgresql" if is_shared(settings) else "sqlite"
     about["storage"] = "folder" if storage.local_dir() else settings.storage_url
@@ -360,7 +360,7 @@ def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = Fa
 def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure: Callable[[], bool]) -> Term:
     """Put together what a leader has, all of it read from the store: control, engines, housekeeping."""
     from headway.control.access.signing_keys import read_revoked
-    from headway.control.files.bundles import Shelf
+    from headway.control.files.bundles import BundleStore
     from headway.control.files.garbage import Collecting
     from headway.control.files.log_upkeep import Housekeeping
     from headway.control.leader.cycle import Cycle
@@ -390,7 +390,7 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
     control = ControlThread(cycle, on_lost_lead, sure)
     performer = Performer(control, engine_maker(server))
     services.examine, services.render, services.release = performer.examine, performer.render, performer.release
-    shelf = Shelf(store, storage, control)
+    shelf = BundleStore(store, storage, control)
     collecting.append(Collecting(store, storage, shelf, control))
     also = [collecting[0].collect_unnamed]
     housekeeping.append(Housekeeping(store, storage, control, settings, also=also))

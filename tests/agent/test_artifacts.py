@@ -11,7 +11,7 @@ import pytest
 
 from headway_agent.files import artifacts
 from headway_agent.files.parts import Changed, signature_of
-from headway_agent.files.task_files import Charge
+from headway_agent.files.task_files import TaskFiles
 from headway_agent.objects.folder import Folder
 
 KEY = "jobs/job1/1/output/model.bin"
@@ -24,7 +24,7 @@ class Kept:
         self.folder = Folder(str(home / "storage"))
         (home / "storage").mkdir()
         (home / "task").mkdir()
-        self.charge = Charge("job1/1/0", str(home / "task"), 1)
+        self.charge = TaskFiles("job1/1/0", str(home / "task"), 1)
         self.file = home / "model.bin"
 
     def store(self) -> dict[str, object]:

@@ -12,7 +12,7 @@ from socketserver import ThreadingUnixStreamServer
 
 import pytest
 
-from headway_agent.server_link.http import Connection, Home, Unreachable
+from headway_agent.server_link.http import Connection, ServerHome, Unreachable
 from tests.agent.sealed_home import HELLO, proven, seal
 
 ANSWER_S = 60
@@ -55,9 +55,9 @@ def url() -> Iterator[str]:
         server.shutdown()
 
 
-def a_home(tmp_path: Path, urls: str, server_file: str = "") -> Home:
+def a_home(tmp_path: Path, urls: str, server_file: str = "") -> ServerHome:
     (tmp_path / "token").write_text(TOKEN + "\n")
-    return Home(urls, server_file, str(tmp_path / "token"))
+    return ServerHome(urls, server_file, str(tmp_path / "token"))
 
 
 def test_the_next_address_is_tried_when_one_is_silent(tmp_path: Path, url: str) -> None:

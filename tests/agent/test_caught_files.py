@@ -12,8 +12,8 @@ import pytest
 from headway_agent.checkpoints.completeness import CUT, WHOLE, Inspector, Knowledge, look
 from headway_agent.files import file_events, staged_files
 from headway_agent.files.file_events import FileEvents, Printed
-from headway_agent.files.inotify import CLOSED, FOUND, WRITTEN, Seen
-from headway_agent.files.uploader import Checkpointer
+from headway_agent.files.inotify import CLOSED, FOUND, WRITTEN, SeenFile
+from headway_agent.files.uploader import Uploader
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def events(tmp_path: Path) -> FileEvents:
 
 def closed(events: FileEvents, tmp_path: Path, content: bytes) -> file_events.Caught | None:
     (tmp_path / "checkpoints/model.bin").write_bytes(content)
-    return events._catch(Seen("a/1/0", "checkpoints", CLOSED, "model.bin"))
+    return events._catch(SeenFile("a/1/0", "checkpoints", CLOSED, "model.bin"))
 
 
 def test_a_close_that_the_kernel_has_not_done_with_is_waited_for(
@@ -76,12 +76,12 @@ def test_what_is_heard_late_of_a_file_that_was_found_is_not_taken_for_the_next_s
     path = tmp_path / "checkpoints/model.bin"
     path.write_bytes(b"\1" * 100)
     whose = ("a/1/0", "checkpoints")
-    events._hear([Seen(*whose, FOUND, "model.bin")])
-    events._hear([Seen(*whose, WRITTEN, "model.bin"), Seen(*whose, CLOSED, "model.bin")])
+    events._hear([SeenFile(*whose, FOUND, "model.bin")])
+    events._hear([SeenFile(*whose, WRITTEN, "model.bin"), SeenFile(*whose, CLOSED, "model.bin")])
     assert [getattr(each, "what", "caught") for each in told if not isinstance(each, Printed)] == ["found", "caught"]
     path.write_bytes(b"\1" * 200)
     told.clear()
-    events._hear([Seen(*whose, WRITTEN, "model.bin"), Seen(*whose, CLOSED, "model.bin")])
+    events._hear([SeenFile(*whose, WRITTEN, "model.bin"), SeenFile(*whose, CLOSED, "model.bin")])
     assert [getattr(each, "what", "caught") for each in told if not isinstance(each, Printed)] == ["written", "caught"]
 
 
@@ -99,7 +99,7 @@ def test_a_file_in_which_its_writer_died_while_no_agent_was_there_is_no_half_of_
         charge: Any = SimpleNamespace(
             knowledge=known, end="", inspector=inspector, file_of=lambda path: str(tmp_path / path)
         )
-        Checkpointer._examine(SimpleNamespace(), charge, tree)  # type: ignore[arg-type]
+        Uploader._examine(SimpleNamespace(), charge, tree)  # type: ignore[arg-type]
         found = look(known, tree, known.rounds.event_s + 6.0, inspector=inspector)
         assert bool(found) == takes, "what was never whole before is no part of what is kept"
 
@@ -113,8 +113,8 @@ def test_a_file_that_nobody_has_open_is_not_taken_for_one_that_is_held_open(tmp_
         knowledge=Knowledge(),
     )  # fmt: skip
     path.write_bytes(b"\x80\x04N.")
-    Checkpointer._copy_grown(SimpleNamespace(), charge, str(path))  # type: ignore[arg-type]
+    Uploader._copy_grown(SimpleNamespace(), charge, str(path))  # type: ignore[arg-type]
     assert not charge.knowledge.rounds.now
     with open(path, "ab"):
-        Checkpointer._copy_grown(SimpleNamespace(), charge, str(path))  # type: ignore[arg-type]
+        Uploader._copy_grown(SimpleNamespace(), charge, str(path))  # type: ignore[arg-type]
     assert list(charge.knowledge.rounds.now) == [str(path)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent.files.task_files import Charge
+from headway_agent.files.task_files import TaskFiles
 from headway_agent.formats.file_formats import CUT, UNKNOWN, WHOLE, Verdict, check_directory
 
 
@@ -165,7 +165,7 @@ def test_a_folder_without_one_of_its_shards_is_not_called_whole(tmp_path: Path) 
     for name, content in files.items():
         (folder / name).write_bytes(content)
     sizes = {name: len(content) for name, content in files.items()}
-    inspector = Charge("job1/1/0", str(tmp_path), 1).inspector
+    inspector = TaskFiles("job1/1/0", str(tmp_path), 1).inspector
     assert inspector.folder("step-45", sizes) == WHOLE
     for name in files:
         assert inspector.folder("step-45", {each: size for each, size in sizes.items() if each != name}) != WHOLE

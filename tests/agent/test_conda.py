@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway_agent.prepare import conda, environments
-from headway_agent.prepare.steps import NotHere, Prepared, PrepareFailed, Work, prepare
+from headway_agent.prepare.steps import NotHere, Prepared, StepFailed, Work, prepare
 from tests.agent.channels import PLACEHOLDER, Channel, Link, Package, a_module, a_python
 from tests.agent.rattling import a_conda_node, needs_uv, solver_of
 from tests.agent.stores import Site80, a_bundle, a_wheel, a_work
@@ -128,7 +128,7 @@ def test_a_python_that_is_not_among_the_packages_is_missed_at_once(
 ) -> None:
     work = a_conda_work(tmp_path, environ, a_file(channel.url, "told"))
     work.duty["argv"] = ["python", "train.py"]  # type: ignore[index]
-    with pytest.raises(PrepareFailed, match=r'"python" is to run, and environment\.yml has no Python'):
+    with pytest.raises(StepFailed, match=r'"python" is to run, and environment\.yml has no Python'):
         prepare(work)
 
 
@@ -163,7 +163,7 @@ def test_the_nodes_own_virtual_packages_decide(tmp_path: Path, environ: dict[str
 def test_what_cannot_be_built_is_said_in_the_solvers_own_words(
     tmp_path: Path, environ: dict[str, str], channel: Channel, dependencies: list[str], more: str, said: str
 ) -> None:
-    with pytest.raises(PrepareFailed) as raised:
+    with pytest.raises(StepFailed) as raised:
         prepare(a_conda_work(tmp_path, environ, a_file(channel.url, *dependencies, more=more)))
     assert raised.value.cause == "environment_failed"
     assert raised.value.detail.startswith("building environment.yml failed: ")
@@ -177,7 +177,7 @@ def test_a_channel_that_is_not_there_is_named(
     tmp_path: Path, environ: dict[str, str], site: Site80, where: str
 ) -> None:
     where = where.replace("{site}", site.url)
-    with pytest.raises(PrepareFailed) as raised:
+    with pytest.raises(StepFailed) as raised:
         prepare(a_conda_work(tmp_path, environ, a_file(where, "python")))
     assert where.removeprefix("file://") in raised.value.detail
 
@@ -196,7 +196,7 @@ def test_a_package_that_is_not_what_the_index_says_leaves_nothing_behind(
     else:
         file.write_bytes(good[: len(good) // 2])
     site.files["/house/noarch/tinya-2.0-0.conda"] = file.read_bytes()
-    with pytest.raises(PrepareFailed, match=r"tinya-2\.0-0\.conda") as raised:
+    with pytest.raises(StepFailed, match=r"tinya-2\.0-0\.conda") as raised:
         prepare(a_conda_work(tmp_path, environ, a_file(place, "told", "tinya")))
     assert harm == "cut short" or "hash mismatch" in raised.value.detail
     assert visible(tmp_path) == []

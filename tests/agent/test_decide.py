@@ -21,6 +21,7 @@ from headway_agent.decide.decide import (
     KeeperListed,
     Kept,
     Lease,
+    NodeState,
     NotAnswered,
     NoticeHeard,
     OutputShrank,
@@ -29,7 +30,6 @@ from headway_agent.decide.decide import (
     RankExited,
     Salvage,
     Shipped,
-    State,
     Stop,
     Superseded,
     TaskOver,
@@ -47,8 +47,8 @@ from headway_agent.keeper.table import Table
 T = "job1/1/0"
 
 
-def a_state(**more: Any) -> State:
-    state = State("n1", "local", agent_epoch=1, agent_version="v1", **more)
+def a_state(**more: Any) -> NodeState:
+    state = NodeState("n1", "local", agent_epoch=1, agent_version="v1", **more)
     agent.decide(state, KeeperListed([]), 0.0)
     exchange(state)  # Brings the leader's number,
     exchange(state)  # and this one tells it everything.
@@ -59,7 +59,7 @@ def a_duty(do: str = "claim", task: str = T, **more: Any) -> dict[str, Any]:
     return {"task": task, "do": do, "argv": ["true"], "grace_s": 4.0, **more}
 
 
-def exchange(state: State, now: float = 1.0, **reply: Any) -> tuple[dict[str, Any], list[Any]]:
+def exchange(state: NodeState, now: float = 1.0, **reply: Any) -> tuple[dict[str, Any], list[Any]]:
     """One sync and its reply; returns the body and the acts without the lease."""
     body = sync_body(state, {"cpus": 1}, now)
     said = {"leader_epoch": 1, "lease_left_s": 100.0, "duties": [], **reply}
@@ -67,33 +67,33 @@ def exchange(state: State, now: float = 1.0, **reply: Any) -> tuple[dict[str, An
     return body, [act for act in acts if not isinstance(act, Lease)]
 
 
-def a_claimed(**more: Any) -> State:
+def a_claimed(**more: Any) -> NodeState:
     state = a_state()
     exchange(state, duties=[a_duty(**more)])
     agent.decide(state, Held(T, "10.0.0.1", 4000), 1.0)
     return state
 
 
-def a_going() -> State:
+def a_going() -> NodeState:
     state = a_claimed()
     exchange(state, duties=[{"task": T, "do": "go"}])
     return state
 
 
-def reported(state: State) -> dict[str, Any]:
+def reported(state: NodeState) -> dict[str, Any]:
     body, _ = exchange(state)
     return {report["task"]: report for report in body["reports"]}
 
 
 def test_nothing_is_sent_before_the_keeper_has_said_what_it_has() -> None:
-    state = State("n1", "local")
+    state = NodeState("n1", "local")
     assert next_call(state, 0.0) == ""
     agent.decide(state, KeeperListed([]), 0.0)
     assert next_call(state, 0.0) == "sync"
 
 
 def test_the_first_sync_is_full_and_brings_the_facts() -> None:
-    state = State("n1", "local")
+    state = NodeState("n1", "local")
     agent.decide(state, KeeperListed([]), 0.0)
     for _ in ("to an unknown leader", "to the leader that answered"):
         body, _ = exchange(state)
@@ -229,20 +229,20 @@ def test_output_that_the_server_lacks_is_shipped_again() -> None:
 
 
 def test_a_new_agent_tells_at_once_what_had_ended_and_sees_that_it_is_on_the_disk() -> None:
-    state = State("n1", "local", agent_epoch=2)
+    state = NodeState("n1", "local", agent_epoch=2)
     acts = agent.decide(state, KeeperListed([Kept(T, "over", (Exit(0, 0),), sizes={"0/out": 9})]), 0.0)
     assert agent.Settle(T) in acts
     (report,) = sync_body(state, {}, 0.1)["reports"]
     assert report["saving"]["outcome"]["cause"] is None
     # Of what the machine lost with its power, nothing is told to be there.
-    state = State("n1", "local", agent_epoch=2)
+    state = NodeState("n1", "local", agent_epoch=2)
     assert agent.decide(state, KeeperListed([Kept(T, "over", (Exit(0, 0),), lost=True)]), 0.0) == []
     (report,) = sync_body(state, {}, 0.1)["reports"]
     assert "saving" not in report
 
 
 def test_a_new_agent_ships_from_what_the_server_has() -> None:
-    state = State("n1", "local", agent_epoch=2)
+    state = NodeState("n1", "local", agent_epoch=2)
     agent.decide(state, KeeperListed([Kept(T, "over", (Exit(0, 0),), sizes={"0/out": 9})]), 0.0)
     assert not state.tasks[T].resumable
     body, _ = exchange(state, duties=[{"task": T, "do": "go"}], full=True, safe={T: {"0/out": 5}})
@@ -254,7 +254,7 @@ def test_a_new_agent_ships_from_what_the_server_has() -> None:
 
 
 def test_a_new_agent_whose_output_was_all_there_tells_the_end_at_once() -> None:
-    state = State("n1", "local", agent_epoch=2)
+    state = NodeState("n1", "local", agent_epoch=2)
     agent.decide(state, KeeperListed([Kept(T, "over", (Exit(0, 0),), sizes={"0/out": 9})]), 0.0)
     exchange(state, duties=[{"task": T, "do": "go"}], full=True, safe={T: {"0/out": 9}})
     assert reported(state)[T]["outcome"]["log_bytes"] == 9
@@ -270,7 +270,7 @@ def test_the_first_failure_stops_the_other_ranks_once() -> None:
 
 
 def test_a_failure_that_no_agent_saw_stops_the_other_ranks_too() -> None:
-    state = State("n1", "local", agent_epoch=2)
+    state = NodeState("n1", "local", agent_epoch=2)
     acts = agent.decide(state, KeeperListed([Kept(T, "going", (Exit(1, 3),), grace_s=7.0)]), 0.0)
     assert acts == [Stop(T, 7.0)]
 
@@ -299,9 +299,9 @@ def test_an_end_says_whether_it_came_before_any_wish_for_it() -> None:
     assert "unasked" not in reported(state)[T]["outcome"]
 
 
-def a_successor(kept: Kept) -> State:
+def a_successor(kept: Kept) -> NodeState:
     """A new agent, which the keeper tells of what ended while there was none."""
-    state = State("n1", "local", agent_epoch=2)
+    state = NodeState("n1", "local", agent_epoch=2)
     agent.decide(state, KeeperListed([kept]), 0.0)
     exchange(state)
     return state
@@ -328,7 +328,7 @@ def test_a_later_agent_knows_that_the_machines_notice_ended_a_task() -> None:
 
 
 def test_what_ranks_save_on_notice_is_trusted_by_a_later_agent_as_well() -> None:
-    state = State("n1", "local", agent_epoch=2)
+    state = NodeState("n1", "local", agent_epoch=2)
     kept = Kept(T, "over", (Exit(0, 1, ours="stop"),), leftovers=True, notice="preempted")
     assert Salvage(T, "notice") in agent.decide(state, KeeperListed([kept]), 0.0)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headway_agent.prepare import environments
-from headway_agent.prepare.steps import Prepared, PrepareFailed, prepare
+from headway_agent.prepare.steps import Prepared, StepFailed, prepare
 from tests.agent.stores import Site80, a_bundle, a_wheel, a_work
 
 UV = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -131,7 +131,7 @@ def test_a_package_of_the_bundle_itself_is_part_of_the_environment(
 def test_the_python_that_a_script_asks_for_is_the_one_it_gets(tmp_path: Path, environ: dict[str, str]) -> None:
     script = '# /// script\n# requires-python = ">=3.99"\n# dependencies = []\n# ///\n'
     digest = a_bundle(tmp_path / "storage", {"train.py": script})
-    with pytest.raises(PrepareFailed, match=r">=3\.99"):
+    with pytest.raises(StepFailed, match=r">=3\.99"):
         prepare(a_work(tmp_path, environ=environ, bundle=digest, environment={"kind": "pep723", "path": "train.py"}))
     running = ".".join(map(str, sys.version_info[:2]))
     digest = a_bundle(tmp_path / "storage", {"train.py": script.replace(">=3.99", f"=={running}.*")})
@@ -143,7 +143,7 @@ def test_the_python_that_a_script_asks_for_is_the_one_it_gets(tmp_path: Path, en
 def test_a_failing_build_shows_what_uv_said(tmp_path: Path, environ: dict[str, str]) -> None:
     digest = a_bundle(tmp_path / "storage", {"requirements.txt": "tinyb==9\n"})
     work = a_work(tmp_path, environ=environ, bundle=digest, environment={"kind": "requirements"})
-    with pytest.raises(PrepareFailed) as raised:
+    with pytest.raises(StepFailed) as raised:
         prepare(work)
     assert raised.value.cause == "environment_failed"
     assert raised.value.detail.startswith("uv pip install failed: ")
@@ -206,7 +206,7 @@ def test_a_conda_file_is_built_once_with_the_tool_that_is_there(tmp_path: Path, 
     assert asked.endswith("environment.yml")
     assert (tmp_path / "yes").read_text() == "true true\n"
     bundle = a_bundle(tmp_path / "storage", {"environment.yml": "dependencies: [no-such-package]\n"})
-    with pytest.raises(PrepareFailed, match="PackagesNotFoundError: no-such-package"):
+    with pytest.raises(StepFailed, match="PackagesNotFoundError: no-such-package"):
         prepare(a_work(tmp_path, "job3/1/0", environ, bundle=bundle, environment={"kind": "conda"}))
 
 
@@ -220,7 +220,7 @@ def test_an_index_that_cannot_be_reached_is_no_fault_of_the_file(
     environ = {name: value for name, value in environ.items() if name not in ("UV_NO_INDEX", "UV_OFFLINE")}
     environ |= {"UV_DEFAULT_INDEX": site.url if how != "silent" else "http://127.0.0.1:9", "UV_HTTP_RETRIES": "0"}
     bundle = a_bundle(tmp_path / "storage", {"requirements.txt": "tinyz\n"})
-    with pytest.raises(PrepareFailed) as raised:
+    with pytest.raises(StepFailed) as raised:
         prepare(a_work(tmp_path, "job1/1/0", environ, bundle=bundle, environment={"kind": "requirements"}))
     site.close()
     assert raised.value.cause == ("environment_failed" if how == "unknown" else "unreachable"), raised.value.detail
@@ -237,7 +237,7 @@ def test_a_node_without_the_tool_says_so(tmp_path: Path, kind: str, said: str, m
         tmp_path, environ={"PATH": "/nowhere", "HOME": "/nowhere"}, environment={"kind": kind},
         bundle=a_bundle(tmp_path / "storage", {file: "tinya\n"}),
     )  # fmt: skip
-    with pytest.raises(PrepareFailed) as raised:
+    with pytest.raises(StepFailed) as raised:
         prepare(work)
     assert raised.value.cause == "environment_failed"
     assert said in raised.value.detail
@@ -247,7 +247,7 @@ def test_a_definition_that_is_not_in_the_bundle_is_said(tmp_path: Path) -> None:
     work = a_work(
         tmp_path, bundle=a_bundle(tmp_path / "storage", {"a": "1"}), environment={"kind": "uv-lock", "path": "uv.lock"}
     )
-    with pytest.raises(PrepareFailed, match="which is not there"):
+    with pytest.raises(StepFailed, match="which is not there"):
         prepare(work)
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from headway_agent.prepare.cache import Cache
-from headway_agent.prepare.download import Remote, plain, shown
-from headway_agent.prepare.steps import PrepareFailed, Unwanted, Work, prepare
+from headway_agent.prepare.download import RemoteFile, plain, shown
+from headway_agent.prepare.steps import StepFailed, Unwanted, Work, prepare
 from tests.agent.stores import Site80, a_work
 from tests.waiting import wait_until
 
@@ -35,8 +35,8 @@ def fetched(work: Work) -> Path:
     return Path(prepare(work).env["HEADWAY_INPUT_DATA"])
 
 
-def failure(work: Work) -> PrepareFailed:
-    with pytest.raises(PrepareFailed) as raised:
+def failure(work: Work) -> StepFailed:
+    with pytest.raises(StepFailed) as raised:
         prepare(work)
     return raised.value
 
@@ -88,7 +88,7 @@ def test_a_login_is_not_sent_on_to_where_a_server_leads(tmp_path: Path, site: Si
 
 
 def test_in_a_key_of_s3_question_marks_are_letters() -> None:
-    remote = Remote("s3://bucket/a/b?c#d.csv", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
+    remote = RemoteFile("s3://bucket/a/b?c#d.csv", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
     assert remote.name == "b?c#d.csv"
     assert remote.http == "http://127.0.0.1:1/bucket/a/b%3Fc%23d.csv"
     assert shown(remote.url) == remote.url

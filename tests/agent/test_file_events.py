@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway_agent.files.file_events import SILENT_S, Caught, FileEvents, Printed
-from headway_agent.files.inotify import Seen, Watcher
+from headway_agent.files.inotify import SeenFile, Watcher
 from headway_agent.node.directory import FactLog
 from tests.waiting import wait_until
 
@@ -20,7 +20,7 @@ KEY = "j1/1/0"
 class Task:
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.told: list[Seen | Caught | Printed] = []
+        self.told: list[SeenFile | Caught | Printed] = []
         (place / "checkpoints").mkdir()
         self.print("")
         watcher = Watcher()

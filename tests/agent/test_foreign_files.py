@@ -15,7 +15,7 @@ from headway_agent.files import occupants, restore, returned_files
 from headway_agent.files.occupants import Occupant
 from headway_agent.files.parts import Known, send_files
 from headway_agent.files.restore import Bad, look, sealed
-from headway_agent.files.task_files import Charge, write_restored
+from headway_agent.files.task_files import TaskFiles, write_restored
 from headway_agent.files.workdir import Workdir
 from headway_agent.files.workdir_notes import Note, turning_point_ns
 from headway_agent.objects.folder import Folder, put
@@ -49,7 +49,7 @@ def contents(directory: str | Path) -> dict[str, str]:
     return {path: (Path(directory) / path).read_text() for path in look(str(directory))}
 
 
-def a_task(place: Path, saved: Saved, own: str | None, others: list[str], task: int = 1) -> Charge:
+def a_task(place: Path, saved: Saved, own: str | None, others: list[str], task: int = 1) -> TaskFiles:
     """A task that was restored, as an agent that starts anew takes it up."""
     directory = place / f"nodes/local-{task}/tasks/j-2-{task}"
     directory.mkdir(parents=True)
@@ -58,7 +58,7 @@ def a_task(place: Path, saved: Saved, own: str | None, others: list[str], task: 
     checkpoints = f"{directory}/checkpoints"
     restored = restore.restore(saved.objects, resume["key"], checkpoints, lambda: None, resume["others"])
     write_restored(str(directory), resume, restored, look(checkpoints), "m")
-    return Charge(f"j/2/{task}", str(directory), 7)
+    return TaskFiles(f"j/2/{task}", str(directory), 7)
 
 
 def test_a_node_gets_its_own_files_first_and_of_the_others_what_it_has_not(tmp_path: Path, saved: Saved) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from headway_agent.checkpoints import frameworks
-from headway_agent.checkpoints.frameworks import FOLDERS, Found, found_in, is_kept, is_skipped, may_matter, sentence
+from headway_agent.checkpoints.frameworks import (
+    FOLDERS,
+    FoundHabit,
+    found_in,
+    is_kept,
+    is_skipped,
+    may_matter,
+    sentence,
+)
 
 HABITS = [
     (
@@ -126,7 +134,7 @@ def test_small_files_beside_a_folder_of_checkpoints_belong_to_them() -> None:
 
 
 def test_a_folder_of_an_epoch_is_a_checkpoint_only_with_a_model_in_it() -> None:
-    assert found_in(["epoch_3/model.pt", "epoch_3/image.png"]) == [Found("epoch_*", FOLDERS)]
+    assert found_in(["epoch_3/model.pt", "epoch_3/image.png"]) == [FoundHabit("epoch_*", FOLDERS)]
 
 
 def test_data_is_no_checkpoint_unless_its_folder_says_so() -> None:
@@ -136,12 +144,12 @@ def test_data_is_no_checkpoint_unless_its_folder_says_so() -> None:
 def test_a_pattern_is_named_once_however_many_rules_find_it() -> None:
     inside = "outputs/checkpoint-500/global_step500/mp_rank_00_model_states.pt"
     assert found_in([inside, "outputs/checkpoint-500/trainer_state.json", "outputs/checkpoint-500/latest"]) == [
-        Found("outputs/checkpoint-*", "Hugging Face Trainer")
+        FoundHabit("outputs/checkpoint-*", "Hugging Face Trainer")
     ]
 
 
 def test_a_star_stays_within_one_name() -> None:
-    found = [Found("out/model_*.pt", "PyTorch")]
+    found = [FoundHabit("out/model_*.pt", "PyTorch")]
     assert is_kept("out/model_7.pt", found)
     assert not is_kept("out/model_7/old.pt", found)
     assert is_kept("out/model_7.pt/shard", found)
@@ -171,7 +179,7 @@ def test_the_sentence_says_what_is_kept_and_why() -> None:
     assert sentence(found_in(["outputs/checkpoint-500/trainer_state.json"])) == (
         "outputs/checkpoint-*, found as Hugging Face Trainer"
     )
-    many = [Found(f"{name}.pt", "PyTorch") for name in "abcde"] + [Found("x.keras", "Keras")]
+    many = [FoundHabit(f"{name}.pt", "PyTorch") for name in "abcde"] + [FoundHabit("x.keras", "Keras")]
     assert sentence(many) == "a.pt, b.pt, c.pt and 2 more, found as PyTorch; x.keras, found as Keras"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headway_agent.decide.decide import Answered, KeeperListed, State, decide, sync_body
+from headway_agent.decide.decide import Answered, KeeperListed, NodeState, decide, sync_body
 from headway_agent.keeper.table import SIGKILL, SIGTERM, Table, replay, rewritten, to_line
 from headway_agent.loop.pace import PAUSE_S_MIN
 from headway_agent.server_link.http import CONNECT_S_MAX
@@ -219,7 +219,7 @@ def test_when_the_first_rank_ended_outlives_the_keeper() -> None:
 @pytest.mark.parametrize("lease_s", [60.0, 90.0, 1800.0, 86400.0])
 def test_a_cut_shorter_than_half_of_the_lease_ends_nothing(lease_s: float, grace_s: float) -> None:
     """At the worst moment: just before a call, and with the slowest way back to the server."""
-    state = State(node="n1", pool="lab")
+    state = NodeState(node="n1", pool="lab")
     decide(state, KeeperListed([]), 0.0)
     for at in (0.0, 0.0):
         seq = sync_body(state, {}, at)["seq"]

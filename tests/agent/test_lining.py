@@ -8,22 +8,22 @@ import pytest
 
 from headway_agent.decide import decide as agent
 from headway_agent.decide import waiting_line
-from headway_agent.decide.decide import Exit, Go, Held, Hold, KeeperListed, Kept, RankExited, State, Stop, TaskOver
-from headway_agent.decide.state import ENDED, GOING, HOLDING, LINED, OVER, REFUSED, Task
+from headway_agent.decide.decide import Exit, Go, Held, Hold, KeeperListed, Kept, NodeState, RankExited, Stop, TaskOver
+from headway_agent.decide.state import ENDED, GOING, HOLDING, LINED, OVER, REFUSED, NodeTask
 from tests.agent.test_decide import a_duty, a_state, exchange, reported
 
 A, B, C = "a/1/0", "b/1/0", "c/1/0"
 
 
-def held(state: State, key: str, now: float = 1.0) -> list[Any]:
+def held(state: NodeState, key: str, now: float = 1.0) -> list[Any]:
     return agent.decide(state, Held(key, "10.0.0.1", 4000), now)
 
 
-def ends(state: State, key: str, now: float = 2.0) -> list[Any]:
+def ends(state: NodeState, key: str, now: float = 2.0) -> list[Any]:
     return agent.decide(state, RankExited(key, Exit(0, 0)), now) + agent.decide(state, TaskOver(key, {}), now)
 
 
-def a_line() -> State:
+def a_line() -> NodeState:
     """A runs; B waits behind it, and C behind B."""
     state = a_state()
     exchange(state, duties=[a_duty(task=A, go=True)])
@@ -38,7 +38,7 @@ def begun(acts: list[Any]) -> list[str]:
     return [act.task for act in acts if isinstance(act, Go)]
 
 
-def phases(state: State) -> list[str]:
+def phases(state: NodeState) -> list[str]:
     return [state.tasks[key].phase for key in (A, B, C)]
 
 
@@ -57,7 +57,7 @@ def test_of_who_waits_in_line_nothing_is_told() -> None:
     assert set(reported(state)) == {A}
 
 
-def state_with_only_a() -> State:
+def state_with_only_a() -> NodeState:
     state = a_state()
     exchange(state, duties=[a_duty(task=A, go=True)])
     held(state, A)
@@ -163,7 +163,7 @@ def test_a_new_keeper_is_told_of_those_in_line_again() -> None:
 
 
 def test_an_agent_that_starts_anew_waits_for_the_servers_word_of_the_line() -> None:
-    state = State("n1", "local", agent_epoch=2, agent_version="v1")
+    state = NodeState("n1", "local", agent_epoch=2, agent_version="v1")
     acts = agent.decide(state, KeeperListed([Kept(A, "going"), Kept(B, "held", "10.0.0.1", 4000)]), 0.0)
     exchange(state)
     assert begun(acts) == []
@@ -175,14 +175,14 @@ def test_an_agent_that_starts_anew_waits_for_the_servers_word_of_the_line() -> N
 @pytest.mark.parametrize("phase", [GOING, OVER, ENDED, REFUSED])
 def test_only_what_has_not_begun_can_be_called_back(phase: str) -> None:
     state = a_state()
-    state.tasks[B] = task = Task(B, phase, {"behind": A})
+    state.tasks[B] = task = NodeTask(B, phase, {"behind": A})
     assert not waiting_line.call_back(state, task, 1.0)
 
 
 def test_a_line_that_was_left_does_not_move() -> None:
     state = a_state()
     for key in (A, B):
-        state.tasks[key] = Task(key, HOLDING)
+        state.tasks[key] = NodeTask(key, HOLDING)
     waiting_line.set_behind(state, state.tasks[B], A)
     waiting_line.leave(state, state.tasks[B])
     state.tasks[A].phase = ENDED

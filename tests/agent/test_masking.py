@@ -54,10 +54,10 @@ def test_packs_and_tails_of_a_task_with_secrets_are_masked(tmp_path: Path) -> No
     assert (tmp_path / "secrets/values.json").stat().st_mode & 0o777 == 0o600
     log = tmp_path / "rank0.out"
     log.write_bytes(b"before " + SECRET[:6])
-    wanted = packs.Wanted("j/1/0", str(tmp_path), {})
+    wanted = packs.WantedOutput("j/1/0", str(tmp_path), {})
     assert b"".join(packs.make_pack([wanted], "k").pieces) == b"before "
     log.write_bytes(b"before " + SECRET + b" after " + SECRET[:4])
-    over = packs.Wanted("j/1/0", str(tmp_path), {"0/out": 7}, packs.output_sizes(str(tmp_path)))
+    over = packs.WantedOutput("j/1/0", str(tmp_path), {"0/out": 7}, packs.output_sizes(str(tmp_path)))
     pack = packs.make_pack([over], "k")
     assert b"".join(pack.pieces) == b"*" * len(SECRET) + b" after " + SECRET[:4]
     assert not pack.shrunk

@@ -17,6 +17,7 @@ from headway_agent.decide.decide import (
     KeeperListed,
     Kept,
     Move,
+    NodeState,
     NotAnswered,
     Preparing,
     Range,
@@ -24,7 +25,6 @@ from headway_agent.decide.decide import (
     Salvage,
     Salvaged,
     Shipped,
-    State,
     TaskOver,
 )
 from headway_agent.objects.folder import ID, Folder, StoreFailed, is_copy
@@ -34,14 +34,14 @@ from tests.agent.test_progress import T, exchange
 OLD, NEW = {"mark": "aaa.1"}, {"mark": "aaa.2", "dir": "/srv/two", "copy": "17"}
 
 
-def a_going() -> State:
+def a_going() -> NodeState:
     """A task that goes, on a node that knows the first place."""
     state = test_progress.a_going()
     exchange(state, storage=OLD)
     return state
 
 
-def shipped(state: State, start: int, end: int, mark: str = "aaa.1") -> None:
+def shipped(state: NodeState, start: int, end: int, mark: str = "aaa.1") -> None:
     agent.decide(state, Shipped([Range(T, 0, "out", start, end, f"k{start}", 0)], mark), 1.0)
 
 
@@ -49,7 +49,7 @@ def checkpoint(mark: str = "aaa.1") -> CheckpointStored:
     return CheckpointStored(T, {"step": 5, "key": "k5", "how": "renamed", "bytes": 1, "files": 1, "at": 0.0}, mark)
 
 
-def acts_of(state: State, **reply: Any) -> list[agent.Act]:
+def acts_of(state: NodeState, **reply: Any) -> list[agent.Act]:
     return [act for act in exchange(state, **reply)[1] if not isinstance(act, agent.Lease)]
 
 
@@ -138,7 +138,7 @@ def test_what_could_not_be_had_from_the_old_place_is_looked_for_in_the_new_one()
 
 def test_what_an_agent_before_has_kept_is_told_only_where_it_is() -> None:
     for mark, again in (("aaa.2", []), ("", [KeepAgain(T, True)]), ("aaa.1", [KeepAgain(T, True)])):
-        state = State("n1", "local")
+        state = NodeState("n1", "local")
         agent.decide(state, KeeperListed([Kept(T, "going")]), 0.0)
         agent.decide(state, checkpoint(mark), 0.0)
         body, acts = exchange(state, storage=NEW)

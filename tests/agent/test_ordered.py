@@ -14,9 +14,9 @@ from headway_agent.decide.decide import (
     Answered,
     Held,
     KeeperListed,
+    NodeState,
     NoticeHeard,
     Spawned,
-    State,
     TaskOver,
     decide,
     sync_body,
@@ -28,8 +28,8 @@ from headway_agent.node.directory import NodeDir
 SAID = {"node": "lab-1-0", "pool": "lab", "urls": "http://127.0.0.1:1", "notice_s": 60.0, "grace_s": 20.0}
 
 
-def a_node(place: Path, monkeypatch: pytest.MonkeyPatch, **said: Any) -> ordered_node.Node:
-    node = ordered_node.Node(NodeDir(str(place)), {**SAID, **said}, {})
+def a_node(place: Path, monkeypatch: pytest.MonkeyPatch, **said: Any) -> ordered_node.OrderedNode:
+    node = ordered_node.OrderedNode(NodeDir(str(place)), {**SAID, **said}, {})
     (place / "tasks" / "j1-1-0").mkdir(parents=True)
     node.agent = 1
     monkeypatch.setattr("headway_agent.entrypoints.ordered_node.os.kill", lambda *_: None)
@@ -60,7 +60,7 @@ def test_a_machine_of_which_nobody_says_why_it_goes_just_goes(tmp_path: Path) ->
 
 
 def test_the_reason_travels_with_the_notice_and_with_the_end_of_each_task() -> None:
-    state = State(node="n1", pool="lab", boot_id="b")
+    state = NodeState(node="n1", pool="lab", boot_id="b")
     decide(state, KeeperListed([]), 0.0)
     seq = sync_body(state, {}, 0.0)["seq"]
     duty = {"task": "j1/1/0", "do": "claim", "argv": ["true"]}

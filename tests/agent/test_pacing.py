@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent.decide.decide import Answered, KeeperListed, State, decide, sync_body
+from headway_agent.decide.decide import Answered, KeeperListed, NodeState, decide, sync_body
 from headway_agent.loop.pace import PAUSE_S_MAX, Pace, brings, outnumber
 from headway_agent.node.directory import NodeDir
 
@@ -60,14 +60,14 @@ def test_whoever_is_followed_anew_is_news() -> None:
 # --- a database that went back ---
 
 
-def a_state(leader: int = 9) -> State:
-    state = State(node="n1", pool="local", boot_id="b")
+def a_state(leader: int = 9) -> NodeState:
+    state = NodeState(node="n1", pool="local", boot_id="b")
     decide(state, KeeperListed([]), 1.0)
     answer(state, leader, 2.0)
     return state
 
 
-def answer(state: State, leader: int, sent_s: float, now: float | None = None, **words: object) -> None:
+def answer(state: NodeState, leader: int, sent_s: float, now: float | None = None, **words: object) -> None:
     seq = sync_body(state, {}, sent_s)["seq"]
     reply = {"leader_epoch": leader, "said": 1, "lease_left_s": 3600.0, **words}
     decide(state, Answered(reply, seq), sent_s if now is None else now)
@@ -92,7 +92,7 @@ def test_while_the_later_leader_answers_a_copy_of_its_database_is_never_believed
 
 
 def test_a_reply_of_the_leader_before_that_was_on_its_way_proves_nothing() -> None:
-    state = State(node="n1", pool="local", boot_id="b")
+    state = NodeState(node="n1", pool="local", boot_id="b")
     decide(state, KeeperListed([]), 1.0)
     answer(state, 4, 1.5)
     late = sync_body(state, {}, 2.0)["seq"]
@@ -107,7 +107,7 @@ def test_a_reply_of_the_leader_before_that_was_on_its_way_proves_nothing() -> No
 
 def test_an_agent_takes_a_larger_number_than_one_that_no_agent_can_have(tmp_path: Path) -> None:
     node_dir = NodeDir(str(tmp_path))
-    state = State(node="n1", pool="local", agent_epoch=node_dir.raise_counter("agent.epoch", int(time.time())))
+    state = NodeState(node="n1", pool="local", agent_epoch=node_dir.raise_counter("agent.epoch", int(time.time())))
     ahead = int(time.time()) + 10**8
     state.full_due = False
     assert outnumber(state, node_dir, ahead)
@@ -116,6 +116,6 @@ def test_an_agent_takes_a_larger_number_than_one_that_no_agent_can_have(tmp_path
 
 @pytest.mark.parametrize("newest", [None, "x", 5, "now"])
 def test_an_agent_gives_way_to_a_later_one(tmp_path: Path, newest: object) -> None:
-    state = State(node="n1", pool="local", agent_epoch=3)
+    state = NodeState(node="n1", pool="local", agent_epoch=3)
     assert not outnumber(state, NodeDir(str(tmp_path)), int(time.time()) if newest == "now" else newest)
     assert state.agent_epoch == 3

@@ -14,7 +14,7 @@ import pytest
 
 from headway_agent.prepare import inputs
 from headway_agent.prepare.cache import Cache
-from headway_agent.prepare.steps import PrepareFailed, Unwanted, needed, prepare
+from headway_agent.prepare.steps import StepFailed, Unwanted, needed, prepare
 from tests.agent.stores import Site80, a_bundle, a_manifest, a_work
 
 
@@ -25,8 +25,8 @@ def site() -> Iterator[Site80]:
     site.close()
 
 
-def failure(work: object) -> PrepareFailed:
-    with pytest.raises(PrepareFailed) as raised:
+def failure(work: object) -> StepFailed:
+    with pytest.raises(StepFailed) as raised:
         prepare(work)  # type: ignore[arg-type]
     return raised.value
 

@@ -18,6 +18,7 @@ from headway_agent.decide.decide import (
     Hold,
     KeeperListed,
     Kept,
+    NodeState,
     NotAnswered,
     NoticeHeard,
     Preparing,
@@ -28,7 +29,6 @@ from headway_agent.decide.decide import (
     Salvaging,
     Shipped,
     Spawned,
-    State,
     Stepped,
     Stop,
     TaskOver,
@@ -41,21 +41,21 @@ from headway_agent.decide.outcomes import how_ended
 T = "job1/1/0"
 
 
-def exchange(state: State, now: float = 1.0, **reply: Any) -> tuple[dict[str, Any], list[agent.Act]]:
+def exchange(state: NodeState, now: float = 1.0, **reply: Any) -> tuple[dict[str, Any], list[agent.Act]]:
     body = agent.sync_body(state, {}, now)
     answer = {"leader_epoch": 1, "lease_left_s": 600.0, "duties": [], "gone": [], **reply}
     return body, agent.decide(state, Answered(answer, body["seq"]), now)
 
 
-def a_task(**duty: Any) -> State:
-    state = State("n1", "local")
+def a_task(**duty: Any) -> NodeState:
+    state = NodeState("n1", "local")
     agent.decide(state, KeeperListed([]), 0.0)
     exchange(state)
     exchange(state, duties=[{"task": T, "do": "claim", "argv": ["x"], "grace_s": 4.0, **duty}])
     return state
 
 
-def a_going() -> State:
+def a_going() -> NodeState:
     state = a_task()
     agent.decide(state, Held(T), 0.0)
     exchange(state, duties=[{"task": T, "do": "go"}])
@@ -68,7 +68,7 @@ def stored(step: int = 5, key: str = "k5") -> CheckpointStored:
     return CheckpointStored(T, {"step": step, "key": key, "how": "renamed", "bytes": 1, "files": 1, "at": 0.0})
 
 
-def phase(state: State) -> str:
+def phase(state: NodeState) -> str:
     return state.tasks[T].phase
 
 
@@ -122,7 +122,7 @@ def test_an_end_waits_for_the_salvage_and_its_commit() -> None:
     assert phase(state) == "ended"
 
 
-def over_and_unkept(now: float = 2.0) -> agent.State:
+def over_and_unkept(now: float = 2.0) -> agent.NodeState:
     state = a_going()
     agent.decide(state, RankExited(T, Exit(0, 0)), now)
     agent.decide(state, TaskOver(T, leftovers=True), now)
@@ -293,7 +293,7 @@ def test_the_machine_s_notice_stops_all_that_runs_and_names_the_cause() -> None:
 
 
 def test_a_new_agent_salvages_what_ended_while_there_was_none() -> None:
-    state = State("n1", "local")
+    state = NodeState("n1", "local")
     acts = agent.decide(state, KeeperListed([Kept(T, "over", lost=True, leftovers=True)]), 0.0)
     assert Salvage(T, "killed") in acts
     exchange(state)
@@ -317,7 +317,7 @@ def test_a_kill_from_outside_is_told_from_one_that_followed_a_failure(exits: lis
 # --- who saves in a gang ----------------------------------------------------------------------------------------------
 
 
-def a_gang() -> State:
+def a_gang() -> NodeState:
     state = a_task(nodes=2)
     agent.decide(state, Held(T), 0.0)
     exchange(state, duties=[{"task": T, "do": "go"}])
@@ -367,7 +367,7 @@ def test_who_has_begun_to_write_or_may_have_does_not_answer() -> None:
     exchange(asked, saved={T: 15})
     agent.decide(asked, Wrote(T), 1.0)
     assert "idle" not in exchange(asked)[0], "it began in between"
-    anew = State("n1", "local", storage="m")
+    anew = NodeState("n1", "local", storage="m")
     agent.decide(anew, KeeperListed([Kept(T, "going")]), 0.0)
     exchange(anew, saved={T: 15})
     assert "idle" not in exchange(anew)[0], "an agent before this one would know"

@@ -18,8 +18,8 @@ from headway.core.errors import Unavailable
 from headway_agent.files.parts import Known, send_files, signature_of
 from headway_agent.files.restore import Bad, _checked
 from headway_agent.objects.folder import Missing, StoreFailed, StoreRefused
-from headway_agent.objects.remote import PAUSE_S_MAX, Link, Remote
-from headway_agent.server_link.http import Home
+from headway_agent.objects.remote import PAUSE_S_MAX, RemoteObjects, SignedLink
+from headway_agent.server_link.http import ServerHome
 from tests.api.serving import Serving
 from tests.buckets import seaweed
 from tests.faults import FaultyProxy
@@ -40,7 +40,7 @@ def job(server: Serving) -> str:
     return job
 
 
-remotes: list[Remote] = []
+remotes: list[RemoteObjects] = []
 
 
 @pytest.fixture(autouse=True)
@@ -52,9 +52,9 @@ def _hung_up() -> Iterator[None]:
             connection.close()
 
 
-def a_remote(tmp_path: Path, server: Serving, **more: Any) -> Remote:
+def a_remote(tmp_path: Path, server: Serving, **more: Any) -> RemoteObjects:
     (tmp_path / "token").write_text(server.services.signer.token_for("n1"))
-    remotes.append(Remote(Home(server.url, "", str(tmp_path / "token")), "n1", **more))
+    remotes.append(RemoteObjects(ServerHome(server.url, "", str(tmp_path / "token")), "n1", **more))
     return remotes[-1]
 
 
@@ -252,7 +252,7 @@ def test_a_store_that_misbehaves_loses_and_damages_nothing(tmp_path: Path, seed:
     assert len(proxy.met) >= 4, proxy.met
 
 
-def _refused(serving: Serving, link: Link) -> bool:
+def _refused(serving: Serving, link: SignedLink) -> bool:
     at = urlsplit(link.origin or f"http://127.0.0.1:{serving.port}")
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=PATIENCE_S)
     connection.request("PUT", link.path, b"probe", link.headers)
@@ -261,7 +261,7 @@ def _refused(serving: Serving, link: Link) -> bool:
     return status == 403
 
 
-def _persistent(remote: Remote, path: str, part: dict[str, Any]) -> bytes:
+def _persistent(remote: RemoteObjects, path: str, part: dict[str, Any]) -> bytes:
     for _ in range(20):
         try:
             return _checked(remote, path, [part])

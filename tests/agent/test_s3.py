@@ -18,7 +18,7 @@ from unittest import mock
 import pytest
 
 from headway_agent.prepare import s3
-from headway_agent.prepare.steps import PrepareFailed, prepare
+from headway_agent.prepare.steps import StepFailed, prepare
 from tests.agent.stores import a_work
 from tests.buckets import watched
 from tests.waiting import wait_until
@@ -135,7 +135,7 @@ def test_objects_and_prefixes_come_from_a_real_s3_server(tmp_path: Path, endpoin
         ("s3://bucket/none/", environ, "has no objects below it"),
         ("s3://bucket/data/a b.csv", {**environ, "AWS_SECRET_ACCESS_KEY": "wrong"}, "answered 403"),
     ):
-        with pytest.raises(PrepareFailed) as raised:
+        with pytest.raises(StepFailed) as raised:
             prepare(a_work(tmp_path, "b/1/0", keys, inputs={"x": {"url": url}}))
         assert raised.value.cause == "input_missing"
         assert said in raised.value.detail

@@ -12,7 +12,7 @@ import pytest
 from headway_agent.checkpoints import frameworks
 from headway_agent.checkpoints.roots import PREFIX
 from headway_agent.files import occupants, returned_files, workdir, workdir_notes
-from headway_agent.files.inotify import CLOSED, FOUND, MADE, MOVED, Seen, Watcher
+from headway_agent.files.inotify import CLOSED, FOUND, MADE, MOVED, SeenFile, Watcher
 from headway_agent.files.workdir import Workdir
 from headway_agent.files.workdir_notes import Note
 
@@ -222,7 +222,7 @@ def test_new_folders_are_watched_except_those_that_are_skipped(tmp_path: Path) -
     watcher.watch_one("job1/1/0", "workdir", str(tmp_path), "")
     write(tmp_path / "outputs/a.pt")
     write(tmp_path / ".git/a.pt")
-    assert Seen("job1/1/0", "workdir", FOUND, PREFIX + "outputs/a.pt") in watcher.read()
+    assert SeenFile("job1/1/0", "workdir", FOUND, PREFIX + "outputs/a.pt") in watcher.read()
     write(tmp_path / "outputs/b.pt")
     write(tmp_path / ".git/b.pt")
     assert {each.path for each in watcher.read()} == {PREFIX + "outputs/b.pt"}
@@ -233,7 +233,7 @@ def test_to_make_a_folder_is_not_to_write_a_file(tmp_path: Path) -> None:
     watcher.watch("job1/1/0", "checkpoints", str(tmp_path))
     (tmp_path / "step-5").mkdir()
     # Else the pause between the first two files in it would be longer than the one before them, and part them.
-    assert watcher.read() == [Seen("job1/1/0", "checkpoints", MADE, "step-5")]
+    assert watcher.read() == [SeenFile("job1/1/0", "checkpoints", MADE, "step-5")]
 
 
 def test_a_folder_that_is_renamed_tells_of_its_files(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_folder_that_is_renamed_tells_of_its_files(tmp_path: Path) -> None:
     watcher.watch_one("job1/1/0", "workdir", str(tmp_path), "")
     write(tmp_path / ".draft/model.pt")
     os.rename(tmp_path / ".draft", tmp_path / "checkpoint-5")
-    assert Seen("job1/1/0", "workdir", MOVED, PREFIX + "checkpoint-5/model.pt") in watcher.read()
+    assert SeenFile("job1/1/0", "workdir", MOVED, PREFIX + "checkpoint-5/model.pt") in watcher.read()
 
 
 # --- putting back ---
@@ -341,7 +341,7 @@ def test_what_is_found_names_the_framework(place: Place) -> None:
     found = place.workdir()
     write(place.cwd / "outputs/checkpoint-500/trainer_state.json")
     found.scan()
-    assert found.found == [frameworks.Found("outputs/checkpoint-*", "Hugging Face Trainer")]
+    assert found.found == [frameworks.FoundHabit("outputs/checkpoint-*", "Hugging Face Trainer")]
 
 
 def test_the_framework_is_named_once_one_of_its_own_files_is_there(place: Place) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.api.app import create_app
-from headway.api.web.follower_proxy import Standing
+from headway.api.web.follower_proxy import LeaderStanding
 from headway.api.web.http_server import http_server
 from headway.api.web.services import Hub, Services
 from headway.control.access.sealing import KeyRing
@@ -163,7 +163,7 @@ class Follower(Serving):
     def __init__(self, leader: Serving) -> None:
         self.store, self.storage, self.settings = leader.store, leader.storage, leader.settings
         self.services = replace(
-            leader.services, control=Away(lambda: leader.url), hub=Hub(), standing=Standing(False, leader.url)
+            leader.services, control=Away(lambda: leader.url), hub=Hub(), standing=LeaderStanding(False, leader.url)
         )
         self._listen()
 

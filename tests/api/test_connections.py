@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.api.web.connections import Guests, Limits, Phase
+from headway.api.web.connections import ConnectionLimits, ConnectionPhase, Guests
 from tests.api.serving import TOKEN, Follower, Serving
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -180,7 +180,7 @@ def test_a_follower_answers_as_the_leader_does(leader: Serving, follower: Servin
 class Sitting:
     """A guest's connection, as far as its place goes."""
 
-    def __init__(self, guests: Guests, address: str, phase: Phase = Phase.HEAD) -> None:
+    def __init__(self, guests: Guests, address: str, phase: ConnectionPhase = ConnectionPhase.HEAD) -> None:
         self.guests, self.address, self.phase, self.refused = guests, address, phase, False
 
     def refuse(self, status: int, why: str) -> None:
@@ -189,9 +189,9 @@ class Sitting:
 
 
 def seated(most: int, per_address: int) -> tuple[Guests, Callable[..., tuple[Sitting, bool]]]:
-    guests = Guests(Limits(1, 1.0, most, per_address))
+    guests = Guests(ConnectionLimits(1, 1.0, most, per_address))
 
-    def sit(address: str, phase: Phase = Phase.HEAD) -> tuple[Sitting, bool]:
+    def sit(address: str, phase: ConnectionPhase = ConnectionPhase.HEAD) -> tuple[Sitting, bool]:
         made: Any = Sitting(guests, address, phase)
         return made, guests.enter(made)
 
@@ -200,7 +200,7 @@ def seated(most: int, per_address: int) -> tuple[Guests, Callable[..., tuple[Sit
 
 def test_the_oldest_half_request_of_an_address_makes_room_for_the_next() -> None:
     guests, sit = seated(10, 2)
-    (first, _), (second, _), (other, _) = sit("a", Phase.WHOLE), sit("a"), sit("b")
+    (first, _), (second, _), (other, _) = sit("a", ConnectionPhase.WHOLE), sit("a"), sit("b")
     third, taken = sit("a")
     assert taken
     assert [each.refused for each in (first, second, other, third)] == [False, True, False, False]
@@ -211,7 +211,7 @@ def test_the_oldest_half_request_of_an_address_makes_room_for_the_next() -> None
 
 def test_whole_requests_are_not_sent_away_for_others() -> None:
     _, sit = seated(2, 2)
-    kept = [sit(each, Phase.WHOLE)[0] for each in ("a", "b")]
+    kept = [sit(each, ConnectionPhase.WHOLE)[0] for each in ("a", "b")]
     assert not sit("c")[1]
     assert not any(each.refused for each in kept)
 

@@ -184,7 +184,7 @@ def test_a_log_that_comes_cut_is_read_again_and_never_shown(tmp_path: Path) -> N
 def test_a_piece_of_a_log_that_is_damaged_or_lost_is_said_to_be_and_never_shown(tmp_path: Path) -> None:
     import zlib
 
-    from headway.api.routes.logs import Piece, read_piece
+    from headway.api.routes.logs import LogPiece, read_piece
     from headway.store.protocol import LogRange
 
     storage = Damaging(tmp_path / "objects")
@@ -195,17 +195,17 @@ def test_a_piece_of_a_log_that_is_damaged_or_lost_is_said_to_be_and_never_shown(
             at = number * 4
             ranges.append(LogRange("j1", 1, 0, 0, "out", at, at + 4, f"logs/n1/{number}", 0, 0.0, zlib.crc32(line)))
 
-        def read(offset: int, limit: int = 1000) -> Piece:
+        def read(offset: int, limit: int = 1000) -> LogPiece:
             return read_piece(server.services, ranges, offset, limit)
 
         storage.damaged = 2
         assert read(0).data == b"one\ntwo\nsix\n", "damaged on the way, it is read again"
         storage.put("logs/n1/1", b"twx\n")
-        assert read(0) == Piece(b"one\n", 0, 0)
-        assert read(4) == Piece(b"", 8, 4, 4)
+        assert read(0) == LogPiece(b"one\n", 0, 0)
+        assert read(4) == LogPiece(b"", 8, 4, 4)
         assert read(4).next == 8
-        assert read(8) == Piece(b"six\n", 8, 0)
+        assert read(8) == LogPiece(b"six\n", 8, 0)
         server.services.checked_logs.clear()
-        assert read(5, 1) == Piece(b"", 8, 3, 3), "a part of it is not shown either"
+        assert read(5, 1) == LogPiece(b"", 8, 3, 3), "a part of it is not shown either"
         storage.delete(["logs/n1/2"])
-        assert read(8) == Piece(b"", 12, 4, 4)
+        assert read(8) == LogPiece(b"", 12, 4, 4)

@@ -12,8 +12,8 @@ import pytest
 
 from headway.api.web.sealed_calls import WINDOW, Heard
 from headway_agent.objects.folder import StoreFailed
-from headway_agent.objects.remote import Remote
-from headway_agent.server_link.http import Connection, Home, Unreachable
+from headway_agent.objects.remote import RemoteObjects
+from headway_agent.server_link.http import Connection, ServerHome, Unreachable
 from tests.api.serving import Serving
 
 
@@ -71,9 +71,9 @@ def relay(server: Serving) -> Iterator[Relay]:
     made.end()
 
 
-def a_home(server: Serving, relay: Relay, tmp_path: Path) -> Home:
+def a_home(server: Serving, relay: Relay, tmp_path: Path) -> ServerHome:
     (tmp_path / "token").write_text(server.services.signer.token_for("n1"))
-    return Home(relay.url, "", str(tmp_path / "token"))
+    return ServerHome(relay.url, "", str(tmp_path / "token"))
 
 
 def a_sync(seq: int = 1, **more: Any) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_a_changed_call_is_refused(server: Serving, relay: Relay, tmp_path: Path
 def test_objects_that_come_through_the_server_are_sealed_too(server: Serving, relay: Relay, tmp_path: Path) -> None:
     job = server.submit()
     server.start(f"{job}/1/0")
-    remote = Remote(a_home(server, relay, tmp_path), "n1", pause=lambda _: None)
+    remote = RemoteObjects(a_home(server, relay, tmp_path), "n1", pause=lambda _: None)
     key, content = f"jobs/{job}/1/parts/0-1", bytes(range(256)) * 40_000
     remote.put(key, content)
     assert remote.read_all(key) == content

@@ -44,7 +44,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def paths(found: bundle.Bundle) -> list[str]:
+def paths(found: bundle.ReadBundle) -> list[str]:
     return [entry["path"] for entry in found.files]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import headway
 from headway.client import calls
-from headway.client.code.bundle import Bundle
+from headway.client.code.bundle import ReadBundle
 from headway.core.errors import BadInput
 from headway.training import calling
 from tests.client.fake_server import FakeServer
@@ -44,7 +44,7 @@ class Counting(headway.Checkpointable):
         return self.number
 
 
-def packed(folder: Path, function: Any, *args: Any, **kwargs: Any) -> Bundle:
+def packed(folder: Path, function: Any, *args: Any, **kwargs: Any) -> ReadBundle:
     folder.mkdir()
     return calls._pack(folder, function, [(args, kwargs)])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.client.code.prepared_job import Packing, Prepared, prepare, take_packing
+from headway.client.code.prepared_job import Packing, PreparedJob, prepare, take_packing
 from headway.client.code.script import describe_job
 from headway.core.errors import BadInput
 from headway.core.spec.job import read_spec
@@ -24,7 +24,9 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def prepared(project: Path, packing: Packing, *, when: str = "auto", shared: bool = False, **wishes: Any) -> Prepared:
+def prepared(
+    project: Path, packing: Packing, *, when: str = "auto", shared: bool = False, **wishes: Any
+) -> PreparedJob:
     raw = describe_job(["train.py", "--lr", "1"], wishes, ENV, str(project / "src"))
     made = prepare(raw, packing, when=when, shared=shared, cache=project.parent / "cache", env=ENV)
     read_spec(made.raw)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headway.client.connection.http_socket import Broken, Wire
+from headway.client.connection.http_socket import BrokenConnection, Wire
 
 Ask = Callable[[bytes], tuple[int, dict[str, str], bytes]]
 
@@ -79,7 +79,7 @@ def test_a_whole_answer_is_read(ask: Ask, answer: bytes, body: bytes) -> None:
     ],
 )
 def test_half_an_answer_is_an_error(ask: Ask, answer: bytes) -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenConnection):
         ask(answer)
 
 

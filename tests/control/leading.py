@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from headway.control.leader.cycle import Ask, Cycle, Published
+from headway.control.leader.cycle import Cycle, PendingCommand, Published
 from headway.control.state.transaction import Command
 from headway.core.model import Pool
 from headway.core.protocol.sync_request import read_sync
@@ -25,7 +25,7 @@ class Leader:
 
     def do(self, command: Command) -> Future[Any]:
         future: Future[Any] = Future()
-        self.cycle.turn([Ask(command, future.set_result, future.set_exception)], self.now, self.now)
+        self.cycle.turn([PendingCommand(command, future.set_result, future.set_exception)], self.now, self.now)
         return future
 
     def sync(self, **body: Any) -> None:

@@ -26,7 +26,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.leader = Leader(MemoryStore())
-        self.agent = agent.State("n1", "local", boot_id="b")
+        self.agent = agent.NodeState("n1", "local", boot_id="b")
         self.decide(KeeperListed([]))
         self.exchange()
         self.exchange()
@@ -159,7 +159,7 @@ def test_several_ranks_on_one_node_know_of_each_other() -> None:
 
 
 def test_without_a_lease_nothing_begins() -> None:
-    state = agent.State("n1", "local", boot_id="b")
+    state = agent.NodeState("n1", "local", boot_id="b")
     agent.decide(state, KeeperListed([]), 0.0)
     body = agent.sync_body(state, FACTS, 0.0)
     duty = {"task": TASK, "do": "claim", "argv": ["true"], "go": True}
@@ -171,7 +171,7 @@ def test_without_a_lease_nothing_begins() -> None:
 
 
 def test_what_an_earlier_agent_held_begins_when_it_is_told_again() -> None:
-    state = agent.State("n1", "local", boot_id="b", agent_epoch=2)
+    state = agent.NodeState("n1", "local", boot_id="b", agent_epoch=2)
     agent.decide(state, KeeperListed([agent.Kept(TASK, "held", address="10.0.0.1", port=4000)]), 0.0)
     body = agent.sync_body(state, FACTS, 0.0)
     duty = {"task": TASK, "do": "claim", "argv": ["true"], "go": True}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.control.files.bundles import Shelf, content_key, manifest_key
+from headway.control.files.bundles import BundleStore, content_key, manifest_key
 from headway.control.files.garbage import ORPHAN_S, REST_S, SWEEP_EVERY_S, Collecting
 from headway.control.jobs.commands import ForgetJob, Submit
 from headway.control.jobs.derive import forked
@@ -27,7 +27,7 @@ class Place(Played):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.storage = FolderStorage(folder)
-        self.shelf = Shelf(self.store, self.storage, self.leader)
+        self.shelf = BundleStore(self.store, self.storage, self.leader)
         self.open_collecting()
 
     def open_collecting(self) -> None:

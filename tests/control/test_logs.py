@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headway.control.files.log_index import SwapLogs, TrimLogs, to_join, to_trim
 from headway.control.jobs.commands import ForgetJob, Submit
-from headway.control.leader.cycle import Ask
+from headway.control.leader.cycle import PendingCommand
 from headway.core.errors import BadInput
 from headway.core.model import State
 from headway.store.memory.store import MemoryStore
@@ -140,7 +140,7 @@ def test_pieces_are_never_joined_and_trimmed_in_one_batch() -> None:
         other = a_leader_with_a_running_job()
         for number in range(10):
             ship(other, number * 20, number * 20 + 20, f"logs/n1/{number}")
-        asks = [Ask(command, lambda _: None, lambda _: None) for command in (first, second)]
+        asks = [PendingCommand(command, lambda _: None, lambda _: None) for command in (first, second)]
         other.cycle.turn(asks, other.now, other.now)
         kept = other.cycle.store.logs("j1")
         assert all(one.end <= two.start for one, two in pairwise(kept)), f"bytes of {first} stand there twice"

@@ -25,7 +25,7 @@ class Pair:
     def __init__(self, marks: bool = True) -> None:
         self.leader = Leader(MemoryStore())
         self.marks = marks
-        self.agent = agent.State("n1", "local", boot_id="b")
+        self.agent = agent.NodeState("n1", "local", boot_id="b")
         agent.decide(self.agent, KeeperListed([]), 0.0)
 
     def exchange(self, lost: bool = False) -> tuple[dict[str, Any], list[Any]]:

@@ -8,7 +8,7 @@ import pytest
 
 from headway.control.jobs.commands import Submit, Why
 from headway.control.jobs.derive import Pin, Preempt
-from headway.control.leader.cycle import Ask
+from headway.control.leader.cycle import PendingCommand
 from headway.control.nodes.file_reports import SAVE_STEPS_S
 from headway.control.views.jobs import detail
 from headway.core.errors import BadInput, Conflict, HeadwayError, NotFound
@@ -35,7 +35,7 @@ class Played:
         leader, replies = self.leader, []
         body = {"protocol": 1, "node": node, "pool": "local", "boot_id": "b", "agent_epoch": 1, "wait_s": 0, **words}
         sync = leader.cycle.heard(read_sync(body), leader.now)
-        ask = Ask(sync, lambda _: leader.cycle.reply(sync, leader.now, leader.now, replies.append), _raise)
+        ask = PendingCommand(sync, lambda _: leader.cycle.reply(sync, leader.now, leader.now, replies.append), _raise)
         leader.cycle.turn([ask], leader.now, leader.now)
         return dict(replies[0])
 

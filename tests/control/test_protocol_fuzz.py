@@ -187,12 +187,12 @@ class Unsavable:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def apply(self, desk: Any) -> None:
+    def apply(self, tx: Any) -> None:
         from headway.core.job.events import Event
         from headway.core.model import Node, Resources
 
-        desk.say(Event("NodeJoined", desk.now, data={}))
-        desk.save_node(Node("n7", "local", Resources(1.0, self.size, 0)))
+        tx.say(Event("NodeJoined", tx.now, data={}))
+        tx.save_node(Node("n7", "local", Resources(1.0, self.size, 0)))
 
 
 def test_a_command_that_the_database_cannot_hold_fails_alone_and_what_came_with_it_is_saved(
@@ -217,7 +217,7 @@ def test_a_command_that_the_database_cannot_hold_fails_alone_and_what_came_with_
 
 
 class Stumbling:
-    def apply(self, desk: Any) -> None:
+    def apply(self, tx: Any) -> None:
         raise RuntimeError("nobody foresaw this")
 
 

@@ -44,7 +44,7 @@ def test_a_command_is_done_and_saved(control: ControlThread) -> None:
 
 def test_a_caller_who_goes_away_while_his_command_waits_harms_nobody(control: ControlThread) -> None:
     class Slow:
-        def apply(self, desk: Any) -> None:
+        def apply(self, tx: Any) -> None:
             released.wait(300)
 
     released = threading.Event()

@@ -15,7 +15,7 @@ from headway.core.job.lifecycle import step
 from headway.core.job.signals import Claimed, NodeLost, Placed, Progressed, Seat, StopDecided, TaskEnded
 from headway.core.model import Attempt, Cause, Job, Outcome
 from headway.core.spec.job import JobSpec
-from headway.core.spec.program import Keeping
+from headway.core.spec.program import CheckpointPolicy
 from headway.core.steps import named
 
 
@@ -72,7 +72,7 @@ def test_one_that_was_set_aside_is_never_resumed_from() -> None:
 
 
 def kept(entries: list[Checkpoint], tasks: int = 1, attempt: int = 1, **keeping: Any) -> list[tuple[int, int]]:
-    gone = {each.id for each in to_drop(entries, Gang(tasks), Keeping(**keeping), attempt)}
+    gone = {each.id for each in to_drop(entries, Gang(tasks), CheckpointPolicy(**keeping), attempt)}
     return [(each.attempt, each.step) for each in entries if each.id not in gone]
 
 
@@ -135,13 +135,13 @@ ENTRIES = st.lists(
 def test_retention_never_takes_what_would_be_resumed_from(
     entries: list[Checkpoint], attempt: int, keep_last: int, metric: str
 ) -> None:
-    gone = {each.id for each in to_drop(entries, Gang(2), Keeping(keep_last, metric), attempt)}
+    gone = {each.id for each in to_drop(entries, Gang(2), CheckpointPolicy(keep_last, metric), attempt)}
     left = [each for each in entries if each.id not in gone]
     before, after = newest(entries, Gang(2)), newest(left, Gang(2))
     assert before == after
     assert not any(each.pinned or each.attempt == 0 for each in entries if each.id in gone and _whole(each, entries))
     # What is left is stable: the same retention takes nothing more.
-    assert to_drop(left, Gang(2), Keeping(keep_last, metric), attempt) == []
+    assert to_drop(left, Gang(2), CheckpointPolicy(keep_last, metric), attempt) == []
 
 
 def _whole(entry: Checkpoint, entries: list[Checkpoint]) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from headway.core.files.checkpoints import ALL, FIRST, SET_ASIDE, Checkpoint, Gang, gather, newest, to_drop
 from headway.core.files.savers import Standing, question, settle, why_incomplete
-from headway.core.spec.program import Keeping
+from headway.core.spec.program import CheckpointPolicy
 
 
 def share(step: int, task: int = 0, attempt: int = 1, **fields: Any) -> Checkpoint:
@@ -163,7 +163,7 @@ def test_it_is_said_who_has_not_saved() -> None:
 
 def test_what_one_task_saves_for_all_is_let_go_as_it_would_be_of_a_single_one() -> None:
     entries = [share(step, savers=(0,)) for step in range(15, 91, 15)]
-    gone = to_drop(entries, Gang(2), Keeping(), 1)
+    gone = to_drop(entries, Gang(2), CheckpointPolicy(), 1)
     assert [each.step for each in gone] == [15, 30, 45]
     waiting = [share(step) for step in range(300)]
-    assert len(to_drop(waiting, Gang(2), Keeping(), 1)) == 100, "not without end"
+    assert len(to_drop(waiting, Gang(2), CheckpointPolicy(), 1)) == 100, "not without end"

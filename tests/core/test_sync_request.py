@@ -9,8 +9,8 @@ import pytest
 
 from headway.core.errors import BadInput
 from headway.core.protocol.sync_request import SCHEMA, SyncRequest, read_sync, without_stored
-from headway.core.protocol.words import Refused, TaskKey
-from headway_agent.decide.decide import Answered, CheckpointStored, KeeperListed, State, Troubled, decide, sync_body
+from headway.core.protocol.words import TaskKey, WordRefused
+from headway_agent.decide.decide import Answered, CheckpointStored, KeeperListed, NodeState, Troubled, decide, sync_body
 
 ME = {"protocol": 1, "node": "n1", "pool": "local", "boot_id": "b", "agent_epoch": 1}
 T = "j1/1/0"
@@ -86,8 +86,8 @@ def test_an_entry_of_kept_files_that_is_wrong_is_refused_alone() -> None:
         artifacts=[{"task": T, "path": "caf\udce9", "keys": [], "size": 1}],
         steps={T: 4, "x": 4, "j2/1/0": -4},
     )
-    assert [isinstance(each, Refused) for each in told.checkpoints] == [True, False, True]
-    assert [pair for pair in told.steps if not isinstance(pair, Refused)] == [(TaskKey("j1", 1, 0), 4)]
+    assert [isinstance(each, WordRefused) for each in told.checkpoints] == [True, False, True]
+    assert [pair for pair in told.steps if not isinstance(pair, WordRefused)] == [(TaskKey("j1", 1, 0), 4)]
     assert [f"{word}{each.why}"[:24] for word, each in told.refused()] == [
         "checkpoints[0].step: exp", "checkpoints[2]: expected", "artifacts[0].path: 'caf\\", "steps['x']: expected a t",
         "steps['j2/1/0']: expecte",
@@ -101,7 +101,7 @@ def test_words_that_nobody_knows_are_passed_over_and_missing_ones_are_what_they_
 
 
 def test_what_the_agent_itself_says_can_be_read() -> None:
-    state = State(node="n1", pool="local", boot_id="b", agent_epoch=3, agent_version="v")
+    state = NodeState(node="n1", pool="local", boot_id="b", agent_epoch=3, agent_version="v")
     decide(state, KeeperListed([]), 1.0)
     duties = [{"task": T, "do": "go"}, {"task": "j2/1/0", "do": "claim", "argv": ["true"]}]
     sync_body(state, {"cpus": 1.0}, 2.0)

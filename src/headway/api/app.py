@@ -26,7 +26,7 @@ from headway.api.routes import (
     visits,
 )
 from headway.api.web import problems
-from headway.api.web.fast_path import HotRoutes, Lane, NoSurprise, hot_routes
+from headway.api.web.fast_path import FastPath, HotRoutes, NoSurprise, hot_routes
 from headway.api.web.follower_proxy import Front
 from headway.api.web.gate import Gate, guard
 from headway.api.web.services import Services
@@ -44,7 +44,7 @@ def create_app(services: Services) -> FastAPI:
         services.hub.begin(services.standing.loop, services.store.last_seq())
         yield
 
-    app = Lane(
+    app = FastPath(
         title="Headway",
         version=services.about["version"],
         lifespan=lifespan,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from headway.client.connection.http import Link
+from headway.client.connection.http import ServerLink
 
 
-class Accounts:
-    def __init__(self, link: Link) -> None:
+class AccountCalls:
+    def __init__(self, link: ServerLink) -> None:
         self.link = link
 
     def whoami(self) -> dict[str, Any]:

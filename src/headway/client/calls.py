@@ -44,7 +44,7 @@ class CallFailed(HeadwayError):
         self.trace = trace
 
 
-class Call(JobHandle, Generic[Value]):
+class FunctionCall(JobHandle, Generic[Value]):
     """A job that is a call: what it returned can be asked for."""
 
     def result(self, timeout_s: float | None = None) -> Value:
@@ -98,13 +98,13 @@ class Executor:
             self._client = Client()
         return self._client
 
-    def submit(self, function: Callable[..., Value], /, *args: Any, **kwargs: Any) -> Call[Value]:
+    def submit(self, function: Callable[..., Value], /, *args: Any, **kwargs: Any) -> FunctionCall[Value]:
         """Call the function in a job of its own."""
         _check_callable(function, "submit", "submit(train, 0.1), not submit(train(0.1))")
         (made,) = self._submit(function, [(args, kwargs)])
         return made
 
-    def map_array(self, function: Callable[..., Value], /, *columns: Iterable[Any]) -> list[Call[Value]]:
+    def map_array(self, function: Callable[..., Value], /, *columns: Iterable[Any]) -> list[FunctionCall[Value]]:
         """One job per element, as `map` would call it; all are submitted in one request, all or none."""
         _check_callable(function, "map_array", "map_array(train, [0.1, 0.2])")
         _check_columns(columns)
@@ -113,7 +113,7 @@ class Executor:
 
     def _submit(
         self, function: Callable[..., Value], calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
-    ) -> list[Call[Value]]:
+    ) -> list[FunctionCall[Value]]:
         wishes = dict(self.wishes)
         packing = take_packing(wishes)
         if packing.bundle is not None or wishes.get("bundle"):
@@ -125,7 +125,7 @@ class Executor:
         if packing.environment is not None:
             raise BadInput("environment: calls run with an interpreter of the same version", "give python= instead")
         ids = self.client.submit_many(raws)
-        return [Call(self.client, {"id": each, "state": "queued", "name": raws[0]["name"]}) for each in ids]
+        return [FunctionCall(self.client, {"id": each, "state": "queued", "name": raws[0]["name"]}) for each in ids]
 
     def _described(self, function: Any, digest: str, number: int, wishes: dict[str, Any]) -> dict[str, Any]:
         given = dict(wishes)
@@ -165,7 +165,7 @@ def _check_columns(columns: Sequence[Any]) -> None:
         raise ValueError(f"map_array: the lists of values have different lengths: {', '.join(map(str, lengths))}")
 
 
-def _pack(folder: Path, function: Any, calls: Sequence[Any]) -> bundle.Bundle:
+def _pack(folder: Path, function: Any, calls: Sequence[Any]) -> bundle.ReadBundle:
     """A bundle with the calls, the runner, and the pickler that the runner needs."""
     pickler = _pickler()
     _by_value(pickler, function)
@@ -253,7 +253,7 @@ class RemoteFunction(Generic[Arguments, Value]):
         """Call it here and now."""
         return self._function(*args, **kwargs)
 
-    def spawn(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Call[Value]:
+    def spawn(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> FunctionCall[Value]:
         """Submit the call and return its job."""
         return Executor(**self._wishes).submit(self._function, *args, **kwargs)
 

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from headway.client.connection.http import Link
+from headway.client.connection.http import ServerLink
 from headway.core.errors import NotFound
 
 LOOK_EVERY_S = 0.5
 UNFINISHED = ("queued", "starting", "running", "stopping")
 
 
-class House:
-    def __init__(self, link: Link) -> None:
+class ClusterCalls:
+    def __init__(self, link: ServerLink) -> None:
         self.link = link
 
     def queues(self) -> list[dict[str, Any]]:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from headway import settings
 from headway.client.connection import embedded
-from headway.client.connection.http import Address, Link
+from headway.client.connection.http import Address, ServerLink
 from headway.client.connection.patience import Acquaintances
 from headway.core.errors import Unavailable
 
 if TYPE_CHECKING:
-    from headway.client.accounts import Accounts
-    from headway.client.cluster import House
-    from headway.client.code.bundle import Bundle, Sent
-    from headway.client.code.prepared_job import Packing, Prepared
+    from headway.client.accounts import AccountCalls
+    from headway.client.cluster import ClusterCalls
+    from headway.client.code.bundle import ReadBundle, SentBundle
+    from headway.client.code.prepared_job import Packing, PreparedJob
     from headway.client.secrets import Secrets
     from headway.client.story import Chunk
 
@@ -42,24 +42,24 @@ class Client:
         insists = not chosen.server_url or self.resolved.sources["server_wait_s"] != "built in"
         if patience_s is None:
             patience_s = chosen.server_wait_s if chosen.server_url else chosen.auto_start_s_max
-        self.link = Link(self._locate, patience_s, met=None if insists else Acquaintances(self.home))
+        self.link = ServerLink(self._locate, patience_s, met=None if insists else Acquaintances(self.home))
 
     def _locate(self) -> Address:
         return embedded.locate(self.resolved, self.home, self.env)
 
     @property
-    def house(self) -> House:
+    def house(self) -> ClusterCalls:
         """Queues, pools, licences, schedules, arrays and the outlook."""
-        from headway.client.cluster import House
+        from headway.client.cluster import ClusterCalls
 
-        return House(self.link)
+        return ClusterCalls(self.link)
 
     @property
-    def accounts(self) -> Accounts:
+    def accounts(self) -> AccountCalls:
         """Users, projects, tokens, and the audit log."""
-        from headway.client.accounts import Accounts
+        from headway.client.accounts import AccountCalls
 
-        return Accounts(self.link)
+        return AccountCalls(self.link)
 
     @property
     def secrets(self) -> Secrets:
@@ -78,7 +78,7 @@ class Client:
         answer = self._json("POST", "/jobs", {**asked, "force": True} if force else asked)
         return JobHandle(self, answer["job"], answer.get("array"))
 
-    def prepare(self, raw: dict[str, Any], packing: Packing) -> Prepared:
+    def prepare(self, raw: dict[str, Any], packing: Packing) -> PreparedJob:
         """Settle where the code and the packages of a described job come from; sends nothing."""
         from headway.client.code.prepared_job import prepare
 
@@ -87,7 +87,9 @@ class Client:
             raw, packing, when=chosen.bundle, shared=bool(chosen.server_url), cache=self.home.cache, env=self.env
         )
 
-    def send_bundle(self, bundle: Bundle, on_progress: Callable[[Sent], None] = lambda sent: None) -> Sent:
+    def send_bundle(
+        self, bundle: ReadBundle, on_progress: Callable[[SentBundle], None] = lambda sent: None
+    ) -> SentBundle:
         """Bring the server those files of a bundle that it does not know."""
         from headway.client.code.bundle import send
 

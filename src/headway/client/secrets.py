@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from headway.client.connection.http import Link
+from headway.client.connection.http import ServerLink
 
 
 class Secrets:
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ServerLink) -> None:
         self._link = link
 
     def set(self, project: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StoryPiece:
     """Bytes for the reader: of the job's output, of its separate stderr, or a remark of ours."""
 
     data: bytes
@@ -86,7 +86,7 @@ class Story:
         self.ended: dict[str, Any] | None = None  # The job's detail, once a followed story is over.
         self._mid_line = False
 
-    def tell(self) -> Iterator[Piece]:
+    def tell(self) -> Iterator[StoryPiece]:
         """Everything that there is now."""
         detail = self.source.detail(self.job)
         self.job = detail["id"]
@@ -99,7 +99,7 @@ class Story:
             yield from self._between(detail, number, position)
             yield from self._told(number, index[number]["files"], starts[number])
 
-    def follow(self) -> Iterator[Piece]:
+    def follow(self) -> Iterator[StoryPiece]:
         """Everything that there is and that will come, across attempts, until the job (or the chosen attempt) ends."""
         detail, over = self._first_attempt()
         chosen = self._chosen(detail)
@@ -202,7 +202,7 @@ class Story:
 
     # --- one attempt -------------------------------------------------------------------------------------------------
 
-    def _told(self, number: int, files: list[File], starts: Mapping[tuple[int, int, str], int]) -> Iterator[Piece]:
+    def _told(self, number: int, files: list[File], starts: Mapping[tuple[int, int, str], int]) -> Iterator[StoryPiece]:
         files = self._wanted(files)
         if not _named(files):
             for file in files:
@@ -218,11 +218,11 @@ class Story:
         lines = {_key(file): _Lines(file["rank"]) for file in files}
         for _, key, start, end, file in sorted(pieces, key=lambda piece: piece[:3]):
             for piece in self._read(number, file, start, end):
-                yield Piece(lines[key].feed(piece.data), piece.stream)
+                yield StoryPiece(lines[key].feed(piece.data), piece.stream)
         for key, each in lines.items():
-            yield Piece(each.rest(), key[2])
+            yield StoryPiece(each.rest(), key[2])
 
-    def _read(self, number: int, file: File, offset: int, end: int) -> Iterator[Piece]:
+    def _read(self, number: int, file: File, offset: int, end: int) -> Iterator[StoryPiece]:
         while offset < end:
             chunk = self._raw(number, file, offset, limit=min(1 << 20, end - offset))
             yield from self._gap(chunk)
@@ -235,7 +235,7 @@ class Story:
 
     def _followed(
         self, detail: Mapping[str, Any], number: int, starts: Mapping[tuple[int, int, str], int]
-    ) -> Iterator[Piece]:
+    ) -> Iterator[StoryPiece]:
         spec = detail["spec"]
         if spec.get("nodes", 1) * spec.get("ranks_per_node", 1) == 1 and spec.get("streams") != "split":
             file = {"task": 0, "rank": 0, "stream": "out"}
@@ -243,7 +243,7 @@ class Story:
         else:
             yield from self._followed_files(number, starts)
 
-    def _followed_file(self, number: int, file: File, offset: int) -> Iterator[Piece]:
+    def _followed_file(self, number: int, file: File, offset: int) -> Iterator[StoryPiece]:
         while True:
             chunk = self._raw(number, file, offset, wait_s=HOLD_S)
             yield from self._gap(chunk)
@@ -253,7 +253,7 @@ class Story:
             if chunk.done:
                 return
 
-    def _followed_files(self, number: int, starts: Mapping[tuple[int, int, str], int]) -> Iterator[Piece]:
+    def _followed_files(self, number: int, starts: Mapping[tuple[int, int, str], int]) -> Iterator[StoryPiece]:
         offsets = dict(starts)
         lines: dict[tuple[int, int, str], _Lines] = {}
         done: set[tuple[int, int, str]] = set()
@@ -307,7 +307,7 @@ class Story:
             self.on_wait(detail)
             look_s = min(look_s * 2, LOOK_S_MAX)
 
-    def _between(self, detail: Mapping[str, Any], number: int, position: int) -> Iterator[Piece]:
+    def _between(self, detail: Mapping[str, Any], number: int, position: int) -> Iterator[StoryPiece]:
         """The marked line before an attempt that is not the first."""
         if self.attempt is not None or number == 1:
             return
@@ -320,24 +320,24 @@ class Story:
         more = f"; it {begins}" if begins else ""
         yield self._remark(f"attempt {number}{' on ' + nodes if nodes else ''}, after: {why}{more}")
 
-    def _gap(self, chunk: Chunk) -> Iterator[Piece]:
+    def _gap(self, chunk: Chunk) -> Iterator[StoryPiece]:
         for count, said in (
             (chunk.skipped - chunk.damaged, "bytes are left out here: the log is larger than its limit"),
             (chunk.damaged, "bytes are not shown here: storage has lost or damaged them"),
         ):
             if count > 0:
                 said = f"{count:,} {said}"
-                yield self._remark(said) if self.attempt is None else Piece(f"headway: {said}\n".encode(), "talk")
+                yield self._remark(said) if self.attempt is None else StoryPiece(f"headway: {said}\n".encode(), "talk")
 
-    def _remark(self, said: str) -> Piece:
+    def _remark(self, said: str) -> StoryPiece:
         start = "\n" if self._mid_line else ""
         self._mid_line = False
-        return Piece(f"{start}{MARK}{said} ──\n".encode())
+        return StoryPiece(f"{start}{MARK}{said} ──\n".encode())
 
-    def _out(self, data: bytes, stream: str) -> Piece:
+    def _out(self, data: bytes, stream: str) -> StoryPiece:
         if data and stream == "out":
             self._mid_line = not data.endswith(b"\n")
-        return Piece(data, stream)
+        return StoryPiece(data, stream)
 
 
 class _Lines:

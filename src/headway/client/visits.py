@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from headway.client.connection.http import Answer, Link, error_from
+from headway.client.connection.http import Answer, ServerLink, error_from
 from headway.core.errors import Unavailable
 
 HEAD = struct.Struct("!cI")
@@ -22,7 +22,7 @@ OPEN_S_MAX = 60.0
 class Visit:
     """Both streams of one visit. `frames` in one thread, `send` in another."""
 
-    def __init__(self, link: Link, job: str, ask: Mapping[str, Any]) -> None:
+    def __init__(self, link: ServerLink, job: str, ask: Mapping[str, Any]) -> None:
         # Not repeated by itself: a command that was started must not be started twice.
         made = link.call("POST", f"/jobs/{quote(job, safe='')}/visits", dict(ask), once=True).json()["visit"]
         self.job, self.node = str(made["job"]), str(made["node"])

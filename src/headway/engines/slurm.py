@@ -26,7 +26,7 @@ from headway.engines.options import check_options, number, text
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits
 from headway.engines.slurm_check import (
     GROUPS,
-    Group,
+    NodeGroup,
     because,
     findings,
     plain,
@@ -246,7 +246,7 @@ class SlurmEngine:
         done = self._run(words, request.text["script"])
         return plain(_sentence(done)) if done.returncode != 0 else ""
 
-    def _groups(self) -> list[Group]:
+    def _groups(self) -> list[NodeGroup]:
         try:
             return read_groups(self._run(["sinfo", "-h", "-a", "-e", "-o", GROUPS]).stdout)
         except Unavailable:

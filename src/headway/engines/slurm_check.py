@@ -41,7 +41,7 @@ Finding = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """Nodes of one partition that are alike."""
 
     partition: str
@@ -60,7 +60,7 @@ class Group:
         return self.state.startswith(USABLE) and not self.state.endswith("*")
 
 
-def read_groups(text: str) -> list[Group]:
+def read_groups(text: str) -> list[NodeGroup]:
     """What `sinfo -h -a -e -o GROUPS` says. Lines that look otherwise are left out."""
     found = []
     for line in text.splitlines():
@@ -68,7 +68,7 @@ def read_groups(text: str) -> list[Group]:
         if len(words) == 9 and all(words[at].isdigit() for at in (3, 4, 5)):
             name, up, limit, count, cpus, memory, gres, features, state = words
             found.append(
-                Group(
+                NodeGroup(
                     name.rstrip("*"),
                     name.endswith("*"),
                     up == "up",
@@ -96,7 +96,7 @@ def seconds(said: str) -> float | None:
     return found + int(days or 0) * 86400
 
 
-def chosen(groups: Sequence[Group], partition: str) -> list[Group]:
+def chosen(groups: Sequence[NodeGroup], partition: str) -> list[NodeGroup]:
     """The nodes that an order may get: of the named partitions, or of the default one."""
     names = [name for name in partition.split(",") if name]
     return [each for each in groups if (each.partition in names if names else each.default)]
@@ -120,7 +120,7 @@ def plain(said: str) -> str:
     return "; ".join(dict.fromkeys(filter(None, parts)))
 
 
-def because(refusal: str, groups: Sequence[Group], partition: str) -> str:
+def because(refusal: str, groups: Sequence[NodeGroup], partition: str) -> str:
     """What the cluster has instead of what Slurm refuses; empty where nothing helps."""
     said, there = refusal.lower(), chosen(groups, partition)
     if "partition" in said and not there:
@@ -138,7 +138,7 @@ def because(refusal: str, groups: Sequence[Group], partition: str) -> str:
 
 
 def findings(
-    pool: Pool, given: Mapping[str, Any], groups: Sequence[Group], refusal: str, books: Mapping[str, Sequence[str]]
+    pool: Pool, given: Mapping[str, Any], groups: Sequence[NodeGroup], refusal: str, books: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
     """What is right and wrong with a pool; `refusal` is what Slurm says to an order of one node, if it refuses."""
     partition = str(given.get("partition") or "")
@@ -160,7 +160,7 @@ def read_books(user: str, text: str) -> dict[str, Sequence[str]]:
     return {"user": [user], "account": accounts, "qos": sorted({word for _, qos in lines for word in qos.split(",")})}
 
 
-def _partitions(pool: Pool, given: Mapping[str, Any], there: Sequence[Group]) -> Iterator[Finding]:
+def _partitions(pool: Pool, given: Mapping[str, Any], there: Sequence[NodeGroup]) -> Iterator[Finding]:
     if not there:
         return
     names = _some({each.partition for each in there})

@@ -21,7 +21,7 @@ class NoAnswer(Exception):
     """Nothing came back: the caller knows nothing about what the server took in."""
 
 
-class Call:
+class SimCall:
     """One request with somebody who waits for its answer."""
 
     __slots__ = ("answered", "failed", "link", "open", "sent_at")
@@ -50,19 +50,19 @@ class Network:
     def heal(self) -> None:
         self._cut_until.clear()
 
-    def call(self, link: str, arrive: Arrive, answered: Answer, failed: Fail, patience_s: float) -> Call:
-        call = Call(link, self.world.now, answered, failed)
+    def call(self, link: str, arrive: Arrive, answered: Answer, failed: Fail, patience_s: float) -> SimCall:
+        call = SimCall(link, self.world.now, answered, failed)
         self.world.after(patience_s, self._give_up, call)
         self._send(call, arrive)
         if self.world.happens(self.faults.repeated):
             self._send(call, arrive)
         return call
 
-    def _send(self, call: Call, arrive: Arrive) -> None:
+    def _send(self, call: SimCall, arrive: Arrive) -> None:
         if not self._lost(call.link, self.faults.lost):
             self.world.after(self._delay_s(), self._arrive, call, arrive)
 
-    def _arrive(self, call: Call, arrive: Arrive) -> None:
+    def _arrive(self, call: SimCall, arrive: Arrive) -> None:
         def answer(reply: Any) -> None:
             if not self._lost(call.link, self.faults.lost_back):
                 self.world.after(self._delay_s(), self._come_back, call, call.answered, reply)
@@ -73,12 +73,12 @@ class Network:
 
         arrive(answer, fail)
 
-    def _come_back(self, call: Call, take: Answer, what: Any) -> None:
+    def _come_back(self, call: SimCall, take: Answer, what: Any) -> None:
         if call.open:
             call.open = False
             take(what)
 
-    def _give_up(self, call: Call) -> None:
+    def _give_up(self, call: SimCall) -> None:
         if call.open:
             call.open = False
             call.failed(NoAnswer())

@@ -20,9 +20,9 @@ from headway.sim.judge.checkpoints import Checkpoints
 from headway.sim.judge.oracle import Oracle
 from headway.sim.network import Network
 from headway.sim.node.machine import Machine
-from headway.sim.server.engine import Engine
+from headway.sim.server.engine import SimEngine
 from headway.sim.server.ordered_engine import SHAPE, OrderedEngine
-from headway.sim.server.server import Server, SimStore
+from headway.sim.server.server import SimServer, SimStore
 from headway.sim.server.servers import Peer, Several
 from headway.sim.server.storage import SimStorage
 from headway.sim.workload import Workload
@@ -78,21 +78,21 @@ class Simulation:
             self.machines = {machine.name: machine for machine in map(self._machine, range(1, machines + 1))}
             self.granted = [machine.granted for machine in self.machines.values()]
         self.peers: list[Peer] = []
-        self.server: Server | Several
+        self.server: SimServer | Several
         if several > 1:
             self.server = Several(self, several)
             self.peers = self.server.peers
         else:
-            self.server = Server(self)
-        self.engine = OrderedEngine(self) if ordered else Engine(self, proves_death=chance.random() < 0.5)
+            self.server = SimServer(self)
+        self.engine = OrderedEngine(self) if ordered else SimEngine(self, proves_death=chance.random() < 0.5)
         self.busy_s = chance.choice((120.0, 300.0, 600.0))
         self.workload = Workload(self, chance.randint(5, 12), self.busy_s * 0.7)
         self.weather = faults.Weather(self)
         self.world.after(LOOK_INTO_THE_BOOK_EVERY_S, self._look_into_the_book)
 
     @property
-    def servers(self) -> Sequence[Server]:
-        return [self.server] if isinstance(self.server, Server) else self.peers
+    def servers(self) -> Sequence[SimServer]:
+        return [self.server] if isinstance(self.server, SimServer) else self.peers
 
     def peer_at(self, url: str) -> Peer:
         return next(peer for peer in self.peers if peer.address == url)

@@ -16,7 +16,7 @@ from headway.control.state.transaction import Command
 from headway.core.errors import Conflict, NotFound, UserError
 from headway.core.model import Job, JobId, Resources, split_key
 from headway.core.spec.job import JobSpec
-from headway.core.spec.program import PLATFORM_MAX, Again, Progress
+from headway.core.spec.program import PLATFORM_MAX, ProgramSpec, RetryPolicy
 from headway.sim.faults import DEAFENS, UPSETS
 from headway.sim.judge.broken import Broken
 from headway.sim.judge.checkpoints import EVERY_S
@@ -44,7 +44,7 @@ LOSSES_MAX = (PLATFORM_MAX, PLATFORM_MAX, PLATFORM_MAX, 3, 1)  # Without a new s
 
 
 @dataclass
-class Plan:
+class CodePlan:
     """One user with one job in mind, and what he was told."""
 
     name: str
@@ -62,14 +62,14 @@ class Plan:
     failing: dict[tuple[JobId, int], bool] = field(default_factory=dict)
 
 
-Errand = Callable[[Plan], None]
+Errand = Callable[[CodePlan], None]
 
 
 class Workload:
     def __init__(self, simulation: Simulation, jobs: int, within_s: float) -> None:
         self.simulation = simulation
         self.world = simulation.world
-        self.plans: dict[str, Plan] = {}
+        self.plans: dict[str, CodePlan] = {}
         for number in range(jobs):
             plan = self._plan(f"p{number}")
             self.plans[plan.name] = plan
@@ -86,19 +86,19 @@ class Workload:
         for number in range(first, first + apart.randint(10, 30)):
             name, kind = f"p{number}", apart.choice(kinds)
             base = Script(runs_s, bytes_per_s=apart.choice((0.0, 0.0, 20.0)))
-            plan = Plan(name, kind, replace(spec, name=name), base, fails=1000 if kind == "failing" else 0)
+            plan = CodePlan(name, kind, replace(spec, name=name), base, fails=1000 if kind == "failing" else 0)
             plan.errands += 1
             self.plans[name] = plan
             self.world.after(at_s + apart.uniform(0.0, 0.2), self._submit, plan)
         for number in range(4 if self.simulation.drawn["floods"] > 1.0 else 0):
             urgent = replace(spec, name=f"urgent{number}", priority=7, resources=Resources(apart.choice((1.0, cpus))))
-            plan = self.plans[urgent.name] = Plan(urgent.name, "good", urgent, Script(apart.uniform(1.0, 20.0)))
+            plan = self.plans[urgent.name] = CodePlan(urgent.name, "good", urgent, Script(apart.uniform(1.0, 20.0)))
             plan.errands += 1
             self.world.after(at_s + apart.uniform(0.0, 40.0), self._submit, plan)
 
     # --- what they want ---
 
-    def _plan(self, name: str) -> Plan:
+    def _plan(self, name: str) -> CodePlan:
         world, chance = self.world, self.world.chance
         granted = self.simulation.granted
         kind = chance.choice(KINDS)
@@ -121,7 +121,9 @@ class Workload:
             retries_max=chance.choice((0, 1, 3)),
             grace_s=round(world.between(0.0, 20.0), 1),
             wall_s_max=world.between(5.0, 60.0) if kind == "limited" else None,
-            progress=Progress(again=Again(platform_max=Random(f"{world.seed} {name} budget").choice(LOSSES_MAX))),
+            progress=ProgramSpec(
+                again=RetryPolicy(platform_max=Random(f"{world.seed} {name} budget").choice(LOSSES_MAX))
+            ),
         )
         base = Script(
             world.between(80.0, 300.0) if kind == "long" else world.between(0.0, 60.0),
@@ -137,7 +139,7 @@ class Workload:
         base = replace(base, habit=habit)
         savers = Random(f"{world.seed} {name} savers").choice(SAVERS)(nodes)
         fails = {"failing": 1000, "one fails": 1000, "flaky": 2}.get(kind, 0)
-        return Plan(name, kind, spec, base, savers, fails)
+        return CodePlan(name, kind, spec, base, savers, fails)
 
     def savers(self, job: Job) -> frozenset[int]:
         """The tasks that save, as only the user's code knows it."""
@@ -165,11 +167,11 @@ class Workload:
 
     # --- what they do ---
 
-    def _later(self, plan: Plan, least_s: float, most_s: float, do: Callable[..., None], *more: Any) -> None:
+    def _later(self, plan: CodePlan, least_s: float, most_s: float, do: Callable[..., None], *more: Any) -> None:
         plan.errands += 1
         self.world.after(self.world.between(least_s, most_s), do, plan, *more)
 
-    def _call(self, plan: Plan, command: Command, answered: Answered, failed: Failed, do: Errand) -> None:
+    def _call(self, plan: CodePlan, command: Command, answered: Answered, failed: Failed, do: Errand) -> None:
         """Ask the server; ask again as long as nothing is known. `failed` says whether the answer was an answer."""
 
         def done(result: Any) -> None:
@@ -186,11 +188,11 @@ class Workload:
         network, server = self.simulation.network, self.simulation.server
         network.call("user", lambda answer, fail: server.ask(command, answer, fail), done, not_done, 10.0)
 
-    def _submit(self, plan: Plan) -> None:
+    def _submit(self, plan: CodePlan) -> None:
         command = Submit((plan.spec,), "ann", self.simulation.server.new_id, plan.name, "digest")
         self._call(plan, command, lambda ids: self._submitted(plan, ids), lambda _: False, self._submit)
 
-    def _submitted(self, plan: Plan, ids: list[JobId]) -> None:
+    def _submitted(self, plan: CodePlan, ids: list[JobId]) -> None:
         if plan.acknowledged not in (None, ids[0]):
             raise Broken("safety", ids[0], f'the key "{plan.name}" was answered with {plan.acknowledged} and {ids[0]}')
         if plan.acknowledged is not None:
@@ -209,7 +211,7 @@ class Workload:
         if plan.base.saves_every_s:
             self._later(plan, 5.0, 100.0, self._preempt)
 
-    def _cancel(self, plan: Plan) -> None:
+    def _cancel(self, plan: CodePlan) -> None:
         assert plan.acknowledged is not None
         job = plan.acknowledged
         plan.cancel_sent.add(job)
@@ -228,21 +230,21 @@ class Workload:
         stop = Stop(job, "ann", grace_s, drop_files=grace_s == 0.0)
         self._call(plan, stop, answered, refused, self._cancel)
 
-    def _preempt(self, plan: Plan) -> None:
+    def _preempt(self, plan: CodePlan) -> None:
         """He lets his job make room. Nothing comes of it where it does not run; he does not insist."""
         assert plan.acknowledged is not None
         self._call(plan, Preempt(plan.acknowledged, "ann"), _shrug, lambda _: True, self._shrug_off)
 
-    def _retry(self, plan: Plan) -> None:
+    def _retry(self, plan: CodePlan) -> None:
         assert plan.acknowledged is not None
         command = Retry(plan.acknowledged, "ann", self.simulation.server.new_id)
         # Without a key: asked twice, it makes two jobs. So he does not insist.
         self._call(plan, command, _shrug, lambda _: True, self._shrug_off)
 
-    def _shrug_off(self, plan: Plan) -> None:
+    def _shrug_off(self, plan: CodePlan) -> None:
         plan.errands -= 1
 
-    def _remove(self, plan: Plan) -> None:
+    def _remove(self, plan: CodePlan) -> None:
         assert plan.acknowledged is not None
         plan.remove_sent = True
 

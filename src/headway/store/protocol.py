@@ -98,7 +98,7 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class SharesUsed:
     """That a job needs something beyond its own rows: a `bundle`, or the parts of an `origin` job's checkpoints."""
 
     job: JobId
@@ -121,7 +121,7 @@ class Files:
     artifacts: list[Artifact] = field(default_factory=list)  # The same task and path replaces what is there.
     bundles: list[Bundle] = field(default_factory=list)  # The same digest replaces what is there.
     dropped_bundles: list[str] = field(default_factory=list)  # Left out when a job uses it.
-    uses: list[Use] = field(default_factory=list)
+    uses: list[SharesUsed] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ class Store(Protocol):
         """All, in order of digest; or those that no job uses and that were last used before then."""
         ...
 
-    def uses(self, job: JobId) -> list[Use]:
+    def uses(self, job: JobId) -> list[SharesUsed]:
         """What a job needs beyond its own rows, in order of kind and name."""
         ...
 

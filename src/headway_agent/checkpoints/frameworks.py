@@ -59,7 +59,7 @@ DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundHabit:
     """What is kept, as a pattern of paths (a folder with all that is in it), and whose habit it is."""
 
     pattern: str
@@ -154,7 +154,7 @@ ENDS: Mapping[str, tuple[str, Pattern[str] | None]] = {
 _ENDS_BY_LENGTH = tuple(sorted(ENDS, key=len, reverse=True))
 
 
-def found_in(paths: Iterable[str]) -> list[Found]:
+def found_in(paths: Iterable[str]) -> list[FoundHabit]:
     """What to keep of a directory in which a job has written these files. The order of frameworks is that of MARKS."""
     given = sorted({path for path in paths if not is_never(path)})
     found: dict[str, str] = {}
@@ -174,10 +174,10 @@ def found_in(paths: Iterable[str]) -> list[Found]:
     if len(found) > FOUND_MAX:  # Folders with numbers: all of them together.
         found = {"/".join(map(_starred, pattern.split("/"))): framework for pattern, framework in found.items()}
     few = dict(list(found.items())[:FOUND_MAX])
-    return [Found(*each) for each in few.items() if not _covered_by_another(each[0], few)]
+    return [FoundHabit(*each) for each in few.items() if not _covered_by_another(each[0], few)]
 
 
-def is_kept(path: str, found: Iterable[Found]) -> bool:
+def is_kept(path: str, found: Iterable[FoundHabit]) -> bool:
     return not is_never(path) and any(_regex(each.pattern).fullmatch(path) for each in found)
 
 
@@ -223,7 +223,7 @@ def framework_of(path: str) -> str:
     return framework if wanted.fullmatch(rest) else ""
 
 
-def sentence(found: Iterable[Found]) -> str:
+def sentence(found: Iterable[FoundHabit]) -> str:
     """What is kept and why, for people: `outputs/checkpoint-*, found as Hugging Face Trainer`."""
     by_framework: dict[str, list[str]] = {}
     for each in found:

@@ -61,8 +61,8 @@ from headway_agent.decide.state import (
     REFUSED,
     UNPREPARED,
     Flight,
-    State,
-    Task,
+    NodeState,
+    NodeTask,
     go_alone,
 )
 from headway_agent.decide.sync_request import (
@@ -84,11 +84,11 @@ if TYPE_CHECKING:
     from headway_agent.decide.facts_and_acts import Act, Fact
 
 __all__ = [
-    "decide", "next_call", "sync_body", "digest_of", "LAZY_AFTER_S", "POLL_WAIT_S", "State", "Task", "Act", "Fact",
+    "decide", "next_call", "sync_body", "digest_of", "LAZY_AFTER_S", "POLL_WAIT_S", "NodeState", "NodeTask",
     "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
     "Exit", "Stays", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
     "Preparing", "PrepareFailed", "LimitReached", "Dumped", "CheckpointBad", "CheckpointStored", "ArtifactStored",
-    "Salvaged", "Salvaging", "Stepped", "Wrote", "NoticeHeard", "Ticked",
+    "Salvaged", "Salvaging", "Stepped", "Wrote", "NoticeHeard", "Ticked", "Act", "Fact",
     "Hold", "Go", "Stop", "Salvage", "Settle", "Move", "KeepAgain", "Forget", "Lease", "Upgrade", "EndAgent",
     "NOT_BEGUN", "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
 ]  # fmt: skip
@@ -97,7 +97,7 @@ NOT_BEGUN = (HOLDING, PREPARING, CLAIMED, LINED)
 NOTICE_RESERVE_S = 5.0  # Of the time that is left to a machine, kept for what follows the end of its ranks.
 
 
-def decide(state: State, fact: Fact, now: float) -> list[Act]:
+def decide(state: NodeState, fact: Fact, now: float) -> list[Act]:
     """Take in one fact: change the state, and return what is to be done, in this order."""
     acts: list[Act] = []
     _HANDLERS[type(fact)](state, fact, now, acts)
@@ -107,7 +107,7 @@ def decide(state: State, fact: Fact, now: float) -> list[Act]:
     return acts
 
 
-def _turn_comes(state: State, task: Task, now: float, acts: list[Act]) -> None:
+def _turn_comes(state: NodeState, task: NodeTask, now: float, acts: list[Act]) -> None:
     """The task before it has ended, or the server says so: it begins once the keeper holds it."""
     task.duty = waiting_line.may_go(task.duty)
     if task.phase in (CLAIMED, LINED):
@@ -117,14 +117,14 @@ def _turn_comes(state: State, task: Task, now: float, acts: list[Act]) -> None:
 # --- what the keeper says -------------------------------------------------------------------------------------------
 
 
-def _keeper_listed(state: State, fact: KeeperListed, now: float, acts: list[Act]) -> None:
+def _keeper_listed(state: NodeState, fact: KeeperListed, now: float, acts: list[Act]) -> None:
     named = {kept.task for kept in fact.tasks}
     for key in [key for key in state.tasks if key not in named]:
         _unknown_to_the_keeper(state, state.tasks[key], now, acts)
     for kept in fact.tasks:
         if kept.task not in state.tasks:
             # An agent that has just started: only the server knows how much output it has.
-            state.tasks[kept.task] = Task(kept.task, HOLDING, resumable=False, writes=kept.phase != "held")
+            state.tasks[kept.task] = NodeTask(kept.task, HOLDING, resumable=False, writes=kept.phase != "held")
         _take_over(state, state.tasks[kept.task], kept, now, acts)
     waiting_line.free_places(state, [kept.task for kept in fact.tasks if kept.phase != "held"], now)
     if state.deadline_s > now:
@@ -132,7 +132,7 @@ def _keeper_listed(state: State, fact: KeeperListed, now: float, acts: list[Act]
     state.listed = True
 
 
-def _unknown_to_the_keeper(state: State, task: Task, now: float, acts: list[Act]) -> None:
+def _unknown_to_the_keeper(state: NodeState, task: NodeTask, now: float, acts: list[Act]) -> None:
     if task.phase in (HOLDING, CLAIMED, LINED) and task.duty:
         task.anew = task.phase == CLAIMED
         acts.append(Hold(task.key, task.duty))  # A new keeper: nothing of it ran, so it can be held anew.
@@ -140,7 +140,7 @@ def _unknown_to_the_keeper(state: State, task: Task, now: float, acts: list[Act]
         _over(state, task, lost(task.exits), {}, now)
 
 
-def _take_over(state: State, task: Task, kept: Kept, now: float, acts: list[Act]) -> None:
+def _take_over(state: NodeState, task: NodeTask, kept: Kept, now: float, acts: list[Act]) -> None:
     if kept.address or kept.port:
         task.address, task.port = kept.address, kept.port
     task.started_at = kept.started_at or task.started_at
@@ -168,7 +168,7 @@ def _take_over(state: State, task: Task, kept: Kept, now: float, acts: list[Act]
         _stop_after_failure(task, acts)
 
 
-def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
+def _held(state: NodeState, fact: Held, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is None or task.phase not in NOT_BEGUN:
         return
@@ -189,7 +189,7 @@ def _held(state: State, fact: Held, now: float, acts: list[Act]) -> None:
         _go(state, fact.task, go, now, acts)
 
 
-def _hold_failed(state: State, fact: HoldFailed, now: float, acts: list[Act]) -> None:
+def _hold_failed(state: NodeState, fact: HoldFailed, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase in (HOLDING, PREPARING):
         state.go_waits.pop(fact.task, None)
@@ -199,7 +199,7 @@ def _hold_failed(state: State, fact: HoldFailed, now: float, acts: list[Act]) ->
         _not_held_anew(state, task, now)
 
 
-def _not_held_anew(state: State, task: Task, now: float) -> None:
+def _not_held_anew(state: NodeState, task: NodeTask, now: float) -> None:
     """It was claimed before its keeper died: too late to refuse, but it cannot go."""
     if task.phase == CLAIMED:
         task.held = task.anew = False
@@ -207,14 +207,14 @@ def _not_held_anew(state: State, task: Task, now: float) -> None:
             _over(state, task, lost(()), {}, now)
 
 
-def _preparing(state: State, fact: Preparing, now: float, acts: list[Act]) -> None:
+def _preparing(state: NodeState, fact: Preparing, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase in (HOLDING, PREPARING):
         task.detail = fact.detail
         enter(state, task, PREPARING, now)
 
 
-def _prepare_failed(state: State, fact: PrepareFailed, now: float, acts: list[Act]) -> None:
+def _prepare_failed(state: NodeState, fact: PrepareFailed, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase in (HOLDING, PREPARING):
         state.go_waits.pop(fact.task, None)
@@ -224,7 +224,7 @@ def _prepare_failed(state: State, fact: PrepareFailed, now: float, acts: list[Ac
         _not_held_anew(state, task, now)
 
 
-def _checkpoint_bad(state: State, fact: CheckpointBad, now: float, acts: list[Act]) -> None:
+def _checkpoint_bad(state: NodeState, fact: CheckpointBad, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase in (HOLDING, PREPARING):
         unconfirmed_files.checkpoint_bad(state, fact)
@@ -235,14 +235,14 @@ def _checkpoint_bad(state: State, fact: CheckpointBad, now: float, acts: list[Ac
         _not_held_anew(state, task, now)
 
 
-def _spawned(state: State, fact: Spawned, now: float, acts: list[Act]) -> None:
+def _spawned(state: NodeState, fact: Spawned, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase == GOING and not task.started_at:
         task.started_at = fact.started_at
         change(state, task.key, False, now)
 
 
-def _rank_exited(state: State, fact: RankExited, now: float, acts: list[Act]) -> None:
+def _rank_exited(state: NodeState, fact: RankExited, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is None or task.phase != GOING:
         return
@@ -253,14 +253,14 @@ def _rank_exited(state: State, fact: RankExited, now: float, acts: list[Act]) ->
         _stop_after_failure(task, acts)
 
 
-def _stop_after_failure(task: Task, acts: list[Act]) -> None:
+def _stop_after_failure(task: NodeTask, acts: list[Act]) -> None:
     """The ranks of a task stand and fall together; the first to fail names the cause."""
     if task.stop_grace_s is None and not task.stays and any(not each.ok for each in task.exits):
         task.stop_grace_s = float(task.duty.get("grace_s", 30.0))
         acts.append(Stop(task.key, task.stop_grace_s))
 
 
-def _stays(state: State, fact: Stays, now: float, acts: list[Act]) -> None:
+def _stays(state: NodeState, fact: Stays, now: float, acts: list[Act]) -> None:
     """All its ranks have ended, one by its own failure: that is told at once, though its place is not free yet."""
     task = state.tasks.get(fact.task)
     if task is not None and task.phase == GOING and task.stays is None:
@@ -268,7 +268,7 @@ def _stays(state: State, fact: Stays, now: float, acts: list[Act]) -> None:
         change(state, task.key, True, now)
 
 
-def _task_over(state: State, fact: TaskOver, now: float, acts: list[Act]) -> None:
+def _task_over(state: NodeState, fact: TaskOver, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase == GOING:
         if fact.leftovers:
@@ -276,7 +276,7 @@ def _task_over(state: State, fact: TaskOver, now: float, acts: list[Act]) -> Non
         _over(state, task, _named(task, fact.tail, fact.marks), fact.sizes, now)
 
 
-def _named(task: Task, tail: str, marks: Mapping[str, Any]) -> dict[str, Any]:
+def _named(task: NodeTask, tail: str, marks: Mapping[str, Any]) -> dict[str, Any]:
     """How a task ended whose ranks are all dead."""
     outcome = name_outcome(task.exits, tail, marks)
     if outcome["cause"] is None and _unasked(task):
@@ -284,17 +284,17 @@ def _named(task: Task, tail: str, marks: Mapping[str, Any]) -> dict[str, Any]:
     return reclaimed(outcome, task.detail) if task.reclaimed else outcome
 
 
-def _noticed(task: Task) -> bool:
+def _noticed(task: NodeTask) -> bool:
     return task.notice is not None or task.warned
 
 
-def _unasked(task: Task) -> bool:
+def _unasked(task: NodeTask) -> bool:
     """Whether its ranks ended before they could know of any wish that they end."""
     told = task.stop_grace_s is not None or _noticed(task) or task.reclaimed
     return not told and not any(each.ours for each in task.exits)
 
 
-def _limit_reached(state: State, fact: LimitReached, now: float, acts: list[Act]) -> None:
+def _limit_reached(state: NodeState, fact: LimitReached, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is None or task.phase != GOING or (task.stop_grace_s is not None and task.stop_grace_s <= fact.grace_s):
         return  # Not there any more, or ending already, and no later than this would end it.
@@ -303,7 +303,7 @@ def _limit_reached(state: State, fact: LimitReached, now: float, acts: list[Act]
     acts.append(Stop(task.key, fact.grace_s, fact.cause))
 
 
-def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[str, int], now: float) -> None:
+def _over(state: NodeState, task: NodeTask, outcome: Mapping[str, Any], sizes: Mapping[str, int], now: float) -> None:
     """Nothing of it is alive. Its end is told once its output and all that it leaves are in storage."""
     task.over_s = now
     task.sizes = {stream: size for stream, size in sizes.items() if size}
@@ -315,12 +315,12 @@ def _over(state: State, task: Task, outcome: Mapping[str, Any], sizes: Mapping[s
         enter(state, task, OVER, now)
 
 
-def _salvage(state: State, task: Task, end: str, now: float, acts: list[Act]) -> None:
+def _salvage(state: NodeState, task: NodeTask, end: str, now: float, acts: list[Act]) -> None:
     unconfirmed_files.begin_salvage(state, task.key)
     acts.append(Salvage(task.key, end))
 
 
-def _ticked(state: State, fact: Ticked, now: float, acts: list[Act]) -> None:
+def _ticked(state: NodeState, fact: Ticked, now: float, acts: list[Act]) -> None:
     for key in list(state.draining):
         output_offsets.settle_drained(state, state.tasks[key], now)
         output_offsets.tell_saving(state, state.tasks[key], now, acts)
@@ -328,7 +328,7 @@ def _ticked(state: State, fact: Ticked, now: float, acts: list[Act]) -> None:
         state.notice, state.full_due = None, True  # A full sync without it tells the server that the machine stays.
 
 
-def _notice_heard(state: State, fact: NoticeHeard, now: float, acts: list[Act]) -> None:
+def _notice_heard(state: NodeState, fact: NoticeHeard, now: float, acts: list[Act]) -> None:
     """This machine will go: all its ranks are told at once, without waiting for the server."""
     state.notice, state.notice_due = (fact.cause, now + fact.seconds_left), True
     state.notice_why = fact.why
@@ -341,11 +341,11 @@ def _notice_heard(state: State, fact: NoticeHeard, now: float, acts: list[Act]) 
             acts.append(Stop(key, grace_s, fact.cause))
 
 
-def _will_go(state: State, now: float) -> bool:
+def _will_go(state: NodeState, now: float) -> bool:
     return state.notice is not None and now < state.notice[1] + unconfirmed_files.NOTICE_STALE_S
 
 
-def _troubled(state: State, fact: Troubled, now: float, acts: list[Act]) -> None:
+def _troubled(state: NodeState, fact: Troubled, now: float, acts: list[Act]) -> None:
     if state.troubles.get(fact.what, "") == fact.detail:
         return
     if fact.detail:
@@ -358,7 +358,7 @@ def _troubled(state: State, fact: Troubled, now: float, acts: list[Act]) -> None
 # --- what the server says -------------------------------------------------------------------------------------------
 
 
-def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None:
+def _answered(state: NodeState, fact: Answered, now: float, acts: list[Act]) -> None:
     flight, reply = _landed(state, fact.seq), fact.reply
     if flight is None:
         return
@@ -399,11 +399,11 @@ def _answered(state: State, fact: Answered, now: float, acts: list[Act]) -> None
         acts.append(Upgrade(version))
 
 
-def _landed(state: State, seq: int) -> Flight | None:
+def _landed(state: NodeState, seq: int) -> Flight | None:
     return state.flights.pop(seq or min(state.flights, default=0), None)
 
 
-def _apply_duties(state: State, reply: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+def _apply_duties(state: NodeState, reply: Mapping[str, Any], now: float, acts: list[Act]) -> None:
     duties = reply.get("duties") or []
     gone = list(reply.get("gone") or [])
     if reply.get("full"):
@@ -419,7 +419,7 @@ def _apply_duties(state: State, reply: Mapping[str, Any], now: float, acts: list
             _go(state, key, duty, now, acts)
 
 
-def _forget(state: State, key: str, acts: list[Act]) -> None:
+def _forget(state: NodeState, key: str, acts: list[Act]) -> None:
     set_duty(state, key, None)
     task = state.tasks.get(key)
     if task is None:
@@ -438,12 +438,12 @@ def _forget(state: State, key: str, acts: list[Act]) -> None:
     acts.append(Forget(key))
 
 
-def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+def _take_up(state: NodeState, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
     key, do = duty["task"], duty["do"]
     set_duty(state, key, str(duty.get("mark") or do))
     task = state.tasks.get(key)
     if do == "claim" and (task is None or _resumes_elsewhere(task, duty)):
-        task = state.tasks[key] = Task(key, HOLDING, duty)
+        task = state.tasks[key] = NodeTask(key, HOLDING, duty)
         if _will_go(state, now):
             task.detail = "this machine will go"
             enter(state, task, REFUSED, now)
@@ -463,7 +463,7 @@ def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act])
         change(state, key, True, now)
     elif task is None:
         # The server believes it to be here. It is not: say so, or it waits for ever.
-        state.tasks[key] = Task(key, HOLDING)
+        state.tasks[key] = NodeTask(key, HOLDING)
         _over(state, state.tasks[key], lost(()), {}, now)
     elif do == "go":
         _go(state, key, duty, now, acts)
@@ -471,7 +471,7 @@ def _take_up(state: State, duty: Mapping[str, Any], now: float, acts: list[Act])
         _stop(state, task, float(duty.get("grace_s", 0.0)), str(duty.get("cause") or "cancelled"), now, acts)
 
 
-def _claim_again(state: State, task: Task, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+def _claim_again(state: NodeState, task: NodeTask, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
     """The server says something else of it than before: its turn has come, or it is behind another now."""
     if duty.get("go") and (task.duty.get("behind") or task.phase == CLAIMED):
         # Or an earlier agent held it, and died before it began.
@@ -485,15 +485,15 @@ def _claim_again(state: State, task: Task, duty: Mapping[str, Any], now: float, 
             waiting_line.line(state, task, now)
 
 
-def _call_back(state: State, key: str, now: float, acts: list[Act]) -> None:
+def _call_back(state: NodeState, key: str, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(key)
     if task is None:
-        task = state.tasks[key] = Task(key, HOLDING, {"behind": "nobody"})
+        task = state.tasks[key] = NodeTask(key, HOLDING, {"behind": "nobody"})
     if waiting_line.call_back(state, task, now):
         acts.append(Stop(key, 0.0))  # The keeper lets go of it.
 
 
-def _resumes_elsewhere(task: Task, duty: Mapping[str, Any]) -> bool:
+def _resumes_elsewhere(task: NodeTask, duty: Mapping[str, Any]) -> bool:
     """Whether a task that waits to be restored is to be restored from another checkpoint than before."""
     before, after = task.duty.get("resume") or {}, duty.get("resume") or {}
     return (
@@ -503,7 +503,7 @@ def _resumes_elsewhere(task: Task, duty: Mapping[str, Any]) -> bool:
     )
 
 
-def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+def _go(state: NodeState, key: str, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
     task = state.tasks[key]
     if task.phase in (REFUSED, UNPREPARED):
         _over(state, task, lost(()), {}, now)  # An earlier agent had claimed it, and that outweighed what we said.
@@ -522,7 +522,7 @@ def _go(state: State, key: str, duty: Mapping[str, Any], now: float, acts: list[
     _begin(state, task, duty, now, acts)
 
 
-def _begin(state: State, task: Task, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+def _begin(state: NodeState, task: NodeTask, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
     key = task.key
     state.go_waits.pop(key, None)
     acts.append(Go(key, duty.get("peers") or [], task.duty, duty.get("gang") or ()))
@@ -532,7 +532,7 @@ def _begin(state: State, task: Task, duty: Mapping[str, Any], now: float, acts: 
     enter(state, task, GOING, now)
 
 
-def _stop(state: State, task: Task, grace_s: float, cause: str, now: float, acts: list[Act]) -> None:
+def _stop(state: NodeState, task: NodeTask, grace_s: float, cause: str, now: float, acts: list[Act]) -> None:
     state.go_waits.pop(task.key, None)
     if task.phase in NOT_BEGUN:
         waiting_line.drop_out(state, task)
@@ -549,13 +549,13 @@ def _stop(state: State, task: Task, grace_s: float, cause: str, now: float, acts
         acts.append(Stop(task.key, grace_s, cause))
 
 
-def _not_answered(state: State, fact: NotAnswered, now: float, acts: list[Act]) -> None:
+def _not_answered(state: NodeState, fact: NotAnswered, now: float, acts: list[Act]) -> None:
     flight = _landed(state, fact.seq)
     if flight is not None:
         _say_again(state, flight, now)
 
 
-def _say_again(state: State, flight: Flight, now: float) -> None:
+def _say_again(state: NodeState, flight: Flight, now: float) -> None:
     for key, urgent in flight.reports.items():
         if key in state.tasks:
             change(state, key, urgent, now)
@@ -565,12 +565,12 @@ def _say_again(state: State, flight: Flight, now: float) -> None:
     unconfirmed_files.not_answered(state, flight.progress)
 
 
-def _superseded(state: State, fact: Superseded, now: float, acts: list[Act]) -> None:
+def _superseded(state: NodeState, fact: Superseded, now: float, acts: list[Act]) -> None:
     state.flights.clear()
     acts.append(EndAgent("a newer agent serves this node"))
 
 
-_HANDLERS: dict[type, Callable[[State, Any, float, list[Act]], None]] = {
+_HANDLERS: dict[type, Callable[[NodeState, Any, float, list[Act]], None]] = {
     KeeperListed: _keeper_listed,
     Held: _held,
     HoldFailed: _hold_failed,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from headway_agent.decide.state import Flight, State
+    from headway_agent.decide.state import Flight, NodeState
 
 OLDER_S = 10.0  # So long an older leader is not believed.
 
 
-def went_back(state: State, flight: Flight, now: float) -> bool:
+def went_back(state: NodeState, flight: Flight, now: float) -> bool:
     """Whether the server's database is an older one than before: restored, or a copy.
 
     A leader is silent before the next one leads. So an older one that answers a call which was made after the later one

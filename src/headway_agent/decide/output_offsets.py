@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from headway_agent.decide import storage_moved, unconfirmed_files
 from headway_agent.decide.facts_and_acts import Settle
-from headway_agent.decide.state import ENDED, OVER, REFUSED, UNPREPARED, Flight, State, Task
+from headway_agent.decide.state import ENDED, OVER, REFUSED, UNPREPARED, Flight, NodeState, NodeTask
 from headway_agent.decide.sync_request import change, enter
 
 TYPE_CHECKING = False
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from headway_agent.decide.facts_and_acts import Act, OutputShrank, Shipped
 
 
-def all_shipped(task: Task) -> bool:
+def all_shipped(task: NodeTask) -> bool:
     return all(task.shipped.get(stream, 0) >= size for stream, size in task.sizes.items())
 
 
-def shipped(state: State, fact: Shipped, now: float, acts: list[Act]) -> None:
+def shipped(state: NodeState, fact: Shipped, now: float, acts: list[Act]) -> None:
     if not storage_moved.is_here(fact.storage, state.storage):
         return  # Stored while storage moved away: it is shipped once more.
     for piece in fact.ranges:
@@ -36,21 +36,21 @@ def shipped(state: State, fact: Shipped, now: float, acts: list[Act]) -> None:
         settle_drained(state, task, now)
 
 
-def output_shrank(state: State, fact: OutputShrank, now: float, acts: list[Act]) -> None:
+def output_shrank(state: NodeState, fact: OutputShrank, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None and task.phase == OVER:
         task.sizes = dict(fact.sizes)
         settle_drained(state, task, now)
 
 
-def settle_drained(state: State, task: Task, now: float) -> None:
+def settle_drained(state: NodeState, task: NodeTask, now: float) -> None:
     if task.phase == OVER and task.resumable and all_shipped(task) and unconfirmed_files.settled(state, task.key, now):
         state.draining.discard(task.key)
         task.files_lost = unconfirmed_files.unkept(state, task.key)
         enter(state, task, ENDED, now)
 
 
-def tell_saving(state: State, task: Task, now: float, acts: list[Act], at_once: bool = False) -> None:
+def tell_saving(state: NodeState, task: NodeTask, now: float, acts: list[Act], at_once: bool = False) -> None:
     """Keeping what it left takes its time: the server may give its place to others meanwhile.
 
     An agent that has just found it tells it at once: by that the server knows, should the machine have been restarted,
@@ -62,7 +62,7 @@ def tell_saving(state: State, task: Task, now: float, acts: list[Act], at_once: 
         change(state, task.key, True, now)
 
 
-def rewind(state: State, flight: Flight, safe: Mapping[str, Mapping[str, int]], now: float) -> None:
+def rewind(state: NodeState, flight: Flight, safe: Mapping[str, Mapping[str, int]], now: float) -> None:
     """Go on from what the server has: after a full sync for every task, else where it lacks what was just told."""
     told = {(piece.task, piece.slot): piece.end for piece in flight.ranges}
     for (key, stream), end in () if flight.full else told.items():
@@ -79,7 +79,7 @@ def rewind(state: State, flight: Flight, safe: Mapping[str, Mapping[str, int]], 
         settle_drained(state, task, now)
 
 
-def _told_later(state: State, key: str, stream: str, have: Mapping[str, int]) -> bool:
+def _told_later(state: NodeState, key: str, stream: str, have: Mapping[str, int]) -> bool:
     """Whether the pieces that wait for the next sync begin just where the server's index ends."""
     for piece in state.ranges:
         if piece.task == key and piece.slot == stream:
@@ -87,7 +87,7 @@ def _told_later(state: State, key: str, stream: str, have: Mapping[str, int]) ->
     return False
 
 
-def _ship_from(state: State, task: Task, stream: str, offset: int) -> None:
+def _ship_from(state: NodeState, task: NodeTask, stream: str, offset: int) -> None:
     if task.phase in (ENDED, REFUSED, UNPREPARED):
         return
     task.shipped[stream] = offset

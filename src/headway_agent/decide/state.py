@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from headway_agent.decide.facts_and_acts import Range
 from headway_agent.decide.outcomes import Exit
-from headway_agent.decide.unconfirmed_files import Progress, Told
+from headway_agent.decide.unconfirmed_files import Told, UnconfirmedFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ DIGESTED = frozenset({"claimed", "running", "ended"})
 
 
 @dataclass
-class Task:
+class NodeTask:
     key: str
     phase: str
     duty: Mapping[str, Any] = field(default_factory=dict)  # Kept until `go`; afterwards the keeper knows all.
@@ -83,7 +83,7 @@ class Flight:
 
 
 @dataclass
-class State:
+class NodeState:
     node: str
     pool: str
     boot_id: str = ""
@@ -98,7 +98,7 @@ class State:
     granted_by_s: float = 0.0  # When the sync was sent that brought the lease; an older one brings nothing.
     listed: bool = False  # The keeper said what it has; before that there is nothing true to report.
     full_due: bool = True
-    tasks: dict[str, Task] = field(default_factory=dict)
+    tasks: dict[str, NodeTask] = field(default_factory=dict)
     duties: dict[str, str] = field(default_factory=dict)  # What the server last said to do, by task.
     go_waits: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # `go` that came without a lease.
     behind: dict[str, str] = field(default_factory=dict)  # By task: who begins when it has ended. See waiting_line.py.
@@ -116,7 +116,7 @@ class State:
     duties_xor: int = 0
     flights: dict[int, Flight] = field(default_factory=dict)  # By seq: at most one held, and one with news.
     seq: int = 0
-    progress: dict[str, Progress] = field(default_factory=dict)  # Only of tasks that have something to keep.
+    progress: dict[str, UnconfirmedFiles] = field(default_factory=dict)  # Only of tasks that have something to keep.
     steps_at_s: float = 0.0  # When steps were last told.
     say_again_s: float = 0.0
     notice: tuple[str, float] | None = None  # This machine will go: why, and when.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from headway_agent.decide import unconfirmed_files
 from headway_agent.decide.facts_and_acts import Hold, KeepAgain, Move, Salvage
 from headway_agent.decide.outcomes import how_ended
-from headway_agent.decide.state import ENDED, GOING, HOLDING, OVER, PREPARING, UNPREPARED, Task
+from headway_agent.decide.state import ENDED, GOING, HOLDING, OVER, PREPARING, UNPREPARED, NodeTask
 from headway_agent.decide.sync_request import enter
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Mapping
 
     from headway_agent.decide.facts_and_acts import Act
-    from headway_agent.decide.state import State
+    from headway_agent.decide.state import NodeState
 
 
 def is_here(told: str, here: str | None) -> bool:
@@ -26,7 +26,7 @@ def is_here(told: str, here: str | None) -> bool:
     return here is None or told == here or (not told and here.endswith(".1"))
 
 
-def heard(state: State, told: Mapping[str, Any] | None, now: float, acts: list[Act]) -> None:
+def heard(state: NodeState, told: Mapping[str, Any] | None, now: float, acts: list[Act]) -> None:
     """Take in what a reply says of storage: nothing where it is as we believe, or where the server knows no marks."""
     if told is None and state.storage is not None:
         return
@@ -48,7 +48,7 @@ def heard(state: State, told: Mapping[str, Any] | None, now: float, acts: list[A
             store_again(state, state.tasks[key], "checkpoint" in stale, now, acts)
 
 
-def _drop_ranges(state: State, now: float) -> None:
+def _drop_ranges(state: NodeState, now: float) -> None:
     state.ranges = []
     for flight in state.flights.values():
         flight.ranges = []
@@ -61,19 +61,19 @@ def _drop_ranges(state: State, now: float) -> None:
             task.resumable = False
 
 
-def _prepare_again(state: State, acts: list[Act]) -> None:
+def _prepare_again(state: NodeState, acts: list[Act]) -> None:
     """What could not be had from the old place may be in the new one."""
     for key, task in list(state.tasks.items()):
         if task.phase in (HOLDING, PREPARING, UNPREPARED) and task.duty:
             state.changed.pop(key, None)
-            state.tasks[key] = Task(
+            state.tasks[key] = NodeTask(
                 key, HOLDING, dict(task.duty)
             )  # A new duty: what is under way for the old one ends.
             acts.append(Hold(key, state.tasks[key].duty))
     state.urgent = sum(state.changed.values())
 
 
-def counts(state: State, key: str, mark: str, checkpoint: bool, now: float, acts: list[Act]) -> bool:
+def counts(state: NodeState, key: str, mark: str, checkpoint: bool, now: float, acts: list[Act]) -> bool:
     """Whether what was just stored of a task is where the server looks; else it is stored again."""
     task = state.tasks.get(key)
     if task is not None and not is_here(mark, state.storage):
@@ -82,7 +82,7 @@ def counts(state: State, key: str, mark: str, checkpoint: bool, now: float, acts
     return task is not None
 
 
-def store_again(state: State, task: Task, checkpoint: bool, now: float, acts: list[Act]) -> None:
+def store_again(state: NodeState, task: NodeTask, checkpoint: bool, now: float, acts: list[Act]) -> None:
     """Files of this task were stored where the server does not look."""
     acts.append(KeepAgain(task.key, checkpoint))
     if task.phase in (OVER, ENDED) and unconfirmed_files.of(state, task.key).begun:

@@ -18,26 +18,26 @@ if TYPE_CHECKING:
         Stepped,
         Wrote,
     )
-    from headway_agent.decide.state import State
+    from headway_agent.decide.state import NodeState
 
 
-def checkpoint_stored(state: State, fact: CheckpointStored, now: float, acts: list[Act]) -> None:
+def checkpoint_stored(state: NodeState, fact: CheckpointStored, now: float, acts: list[Act]) -> None:
     if storage_moved.counts(state, fact.task, fact.storage, True, now, acts):
         unconfirmed_files.checkpoint_stored(state, fact)
 
 
-def artifact_stored(state: State, fact: ArtifactStored, now: float, acts: list[Act]) -> None:
+def artifact_stored(state: NodeState, fact: ArtifactStored, now: float, acts: list[Act]) -> None:
     if storage_moved.counts(state, fact.task, fact.storage, False, now, acts):
         unconfirmed_files.artifact_stored(state, fact)
 
 
-def salvaged(state: State, fact: Salvaged, now: float, acts: list[Act]) -> None:
+def salvaged(state: NodeState, fact: Salvaged, now: float, acts: list[Act]) -> None:
     if storage_moved.counts(state, fact.task, fact.storage, True, now, acts):
         unconfirmed_files.of(state, fact.task).salvaging = False
         output_offsets.settle_drained(state, state.tasks[fact.task], now)
 
 
-def salvaging(state: State, fact: Salvaging, now: float, acts: list[Act]) -> None:
+def salvaging(state: NodeState, fact: Salvaging, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(fact.task)
     if task is not None:
         unconfirmed_files.of(state, fact.task).saved_bytes = (fact.done, fact.total)
@@ -45,16 +45,16 @@ def salvaging(state: State, fact: Salvaging, now: float, acts: list[Act]) -> Non
             change(state, task.key, False, now)
 
 
-def stepped(state: State, fact: Stepped, now: float, acts: list[Act]) -> None:
+def stepped(state: NodeState, fact: Stepped, now: float, acts: list[Act]) -> None:
     if fact.task in state.tasks:
         unconfirmed_files.stepped(state, fact.task, fact.step, fact.printed_as)
 
 
-def wrote(state: State, fact: Wrote, now: float, acts: list[Act]) -> None:
+def wrote(state: NodeState, fact: Wrote, now: float, acts: list[Act]) -> None:
     if fact.task in state.tasks:
         unconfirmed_files.wrote(state, fact.task)
 
 
-def dumped(state: State, fact: Dumped, now: float, acts: list[Act]) -> None:
+def dumped(state: NodeState, fact: Dumped, now: float, acts: list[Act]) -> None:
     if fact.task in state.tasks and storage_moved.is_here(fact.storage, state.storage):
         unconfirmed_files.dumped(state, fact)

@@ -24,8 +24,8 @@ from headway_agent.decide.state import (
     REPORTED,
     UNPREPARED,
     Flight,
-    State,
-    Task,
+    NodeState,
+    NodeTask,
 )
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ def mark(key: str, word: str) -> int:
     return int.from_bytes(blake2b(f"{key} {word}".encode(), digest_size=8).digest(), "big")
 
 
-def enter(state: State, task: Task, phase: str, now: float) -> None:
+def enter(state: NodeState, task: NodeTask, phase: str, now: float) -> None:
     before = REPORTED.get(task.phase)
     after = REPORTED.get(phase)
     task.phase = phase
@@ -76,20 +76,20 @@ def enter(state: State, task: Task, phase: str, now: float) -> None:
     change(state, task.key, after not in ("running", "preparing"), now, within_s)
 
 
-def unreport(state: State, task: Task) -> None:
+def unreport(state: NodeState, task: NodeTask) -> None:
     told = REPORTED.get(task.phase)
     if told in DIGESTED:
         state.reports_xor ^= mark(task.key, told)
 
 
-def change(state: State, key: str, urgent: bool, now: float, within_s: float = LAZY_AFTER_S) -> None:
+def change(state: NodeState, key: str, urgent: bool, now: float, within_s: float = LAZY_AFTER_S) -> None:
     was = state.changed.get(key)
     state.lazy_due_s = min(state.lazy_due_s, now + within_s) if state.changed else now + within_s
     state.changed[key] = bool(was) or urgent
     state.urgent += state.changed[key] - bool(was)
 
 
-def set_duty(state: State, key: str, word: str | None) -> None:
+def set_duty(state: NodeState, key: str, word: str | None) -> None:
     """Keep what the server last said to do: the duty's mark, or from an older server its word."""
     before = state.duties.get(key)
     if before == word:
@@ -103,7 +103,7 @@ def set_duty(state: State, key: str, word: str | None) -> None:
         state.duties_xor ^= mark(key, word)
 
 
-def next_call(state: State, now: float) -> str:
+def next_call(state: NodeState, now: float) -> str:
     """What to send now: "sync", "wake" (a sync with news, beside the one that the server holds), or "" for nothing.
 
     Who has no second line for the news may give up the held sync (NotAnswered) and send a new one instead.
@@ -115,13 +115,13 @@ def next_call(state: State, now: float) -> str:
     return "wake" if _news(state, now) else ""
 
 
-def _news(state: State, now: float) -> bool:
+def _news(state: NodeState, now: float) -> bool:
     if state.urgent or state.ranges or state.full_due or state.troubles_due or unconfirmed_files.has_news(state, now):
         return True
     return bool(state.changed) and now >= state.lazy_due_s
 
 
-def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float = POLL_WAIT_S) -> dict[str, Any]:
+def sync_body(state: NodeState, facts: Mapping[str, Any], now: float, wait_s: float = POLL_WAIT_S) -> dict[str, Any]:
     """Make the next request and remember it as under way. With news in it, it asks for an answer at once."""
     assert len(state.flights) < 2, "one sync is held, one brings news; there is never a third"
     full = state.full_due
@@ -161,7 +161,7 @@ def sync_body(state: State, facts: Mapping[str, Any], now: float, wait_s: float 
     return body
 
 
-def _report(state: State, task: Task, now: float) -> dict[str, Any]:
+def _report(state: NodeState, task: NodeTask, now: float) -> dict[str, Any]:
     report: dict[str, Any] = {"task": task.key, "phase": REPORTED[task.phase]}
     if task.began_s:  # By itself: the server was told of no claim before.
         report["began_ago_s"] = round(max(0.0, now - task.began_s), 3)
@@ -195,13 +195,13 @@ def _report(state: State, task: Task, now: float) -> dict[str, Any]:
     return report
 
 
-def _outcome(task: Task, now: float) -> dict[str, Any]:
+def _outcome(task: NodeTask, now: float) -> dict[str, Any]:
     """How it ended. When a rank failed is told by how long ago: clocks differ, and of a gang the first counts."""
     ago = {"failed_ago_s": round(max(0.0, now - task.failed_s), 3)} if task.failed_s else {}
     return dict(task.outcome or {}, **ago)
 
 
-def _say_unkept(state: State, task: Task, outcome: dict[str, Any]) -> None:
+def _say_unkept(state: NodeState, task: NodeTask, outcome: dict[str, Any]) -> None:
     """Name what of its files is not kept. What ended well and lost what it is for has not ended well."""
     said = [state.troubles[what] for what in unkept_words(task.key) if what in state.troubles]
     if task.files_lost and not said:

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Mapping
 
-    from headway_agent.decide.decide import State
+    from headway_agent.decide.decide import NodeState
     from headway_agent.decide.facts_and_acts import ArtifactStored, CheckpointBad, CheckpointStored, Dumped
 
 STEPS_EVERY_S = 2.0  # How often a task's step is looked for, to ride along with other news,
@@ -25,7 +25,7 @@ NOTICE_STALE_S = 60.0  # A machine that is still there so long after it should h
 
 
 @dataclass
-class Progress:
+class UnconfirmedFiles:
     """One task's things to keep, until the server has them."""
 
     checkpoints: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # By manifest key: not yet answered for.
@@ -61,14 +61,14 @@ class Told:
         return bool(self.keys or self.steps or self.idle or self.still_idle or self.bad or self.dumps or self.notice)
 
 
-def of(state: State, key: str) -> Progress:
-    return state.progress.setdefault(key, Progress())
+def of(state: NodeState, key: str) -> UnconfirmedFiles:
+    return state.progress.setdefault(key, UnconfirmedFiles())
 
 
 # --- facts ----------------------------------------------------------------------------------------------------------
 
 
-def checkpoint_stored(state: State, fact: CheckpointStored) -> None:
+def checkpoint_stored(state: NodeState, fact: CheckpointStored) -> None:
     mine = of(state, fact.task)
     # A newer one of the same step replaces what was not said yet.
     same = [key for key, each in mine.checkpoints.items() if each["step"] == fact.checkpoint["step"]]
@@ -81,44 +81,44 @@ def checkpoint_stored(state: State, fact: CheckpointStored) -> None:
     _seen_step(mine, int(fact.checkpoint["step"]))
 
 
-def artifact_stored(state: State, fact: ArtifactStored) -> None:
+def artifact_stored(state: NodeState, fact: ArtifactStored) -> None:
     mine = of(state, fact.task)
     path = fact.artifact["path"]
     mine.artifacts[path] = dict(fact.artifact, task=fact.task, storage=fact.storage)
     mine.under_way.discard(path)  # What is under way is an older version of it.
 
 
-def checkpoint_bad(state: State, fact: CheckpointBad) -> None:
+def checkpoint_bad(state: NodeState, fact: CheckpointBad) -> None:
     of(state, fact.task).bad.append({"task": fact.task, "key": fact.key, "detail": fact.detail})
 
 
-def dumped(state: State, fact: Dumped) -> None:
+def dumped(state: NodeState, fact: Dumped) -> None:
     said = {"task": fact.task, "key": fact.key, "what": fact.what, "size": fact.size, "sha256": fact.sha256}
     said["storage"] = fact.storage
     of(state, fact.task).dumps.append(said)
 
 
-def stepped(state: State, task: str, step: int, printed_as: str = "") -> None:
+def stepped(state: NodeState, task: str, step: int, printed_as: str = "") -> None:
     mine = of(state, task)
     mine.printed_as = printed_as
     _seen_step(mine, step)
 
 
-def printed(state: State, task: str, told: Mapping[str, int]) -> None:
+def printed(state: NodeState, task: str, told: Mapping[str, int]) -> None:
     """Output that went into storage tells these steps."""
     mine = state.progress.get(task)
     if mine is not None and mine.printed_as in told:
         _seen_step(mine, told[mine.printed_as])
 
 
-def wrote(state: State, task: str) -> None:
+def wrote(state: NodeState, task: str) -> None:
     """It is one of those who save: from here on it is not said that it has written nothing."""
     state.tasks[task].writes = True
     if task in state.progress:
         state.progress[task].idle = None
 
 
-def others_saved(state: State, said: Mapping[str, int], now: float) -> None:
+def others_saved(state: NodeState, said: Mapping[str, int], now: float) -> None:
     """The server asks: others of these tasks' gangs have saved so many steps; have these begun to write anything?"""
     for key, step in said.items():
         task = state.tasks.get(key)
@@ -127,11 +127,11 @@ def others_saved(state: State, said: Mapping[str, int], now: float) -> None:
             mine.idle, mine.idle_s = step, mine.idle_s if mine.idle == step else now
 
 
-def _seen_step(mine: Progress, step: int) -> None:
+def _seen_step(mine: UnconfirmedFiles, step: int) -> None:
     mine.step = step if mine.step is None else max(mine.step, step)
 
 
-def drop_stale(state: State, key: str, stale: Callable[[Mapping[str, Any]], bool]) -> set[str]:
+def drop_stale(state: NodeState, key: str, stale: Callable[[Mapping[str, Any]], bool]) -> set[str]:
     """Drop what lies in another storage than the server's, also of calls under way. Returns what kinds there were."""
     mine = state.progress[key]
     found: set[str] = set()
@@ -151,18 +151,18 @@ def drop_stale(state: State, key: str, stale: Callable[[Mapping[str, Any]], bool
 # --- the end of a task ----------------------------------------------------------------------------------------------
 
 
-def begin_salvage(state: State, key: str) -> None:
+def begin_salvage(state: NodeState, key: str) -> None:
     mine = of(state, key)
     mine.begun = mine.salvaging = True
 
 
-def unkept(state: State, key: str) -> bool:
+def unkept(state: NodeState, key: str) -> bool:
     """Whether something that it left is not in storage, or not known to the server."""
     mine = state.progress.get(key)
     return mine is not None and mine.begun and bool(mine.salvaging or mine.checkpoints or mine.artifacts)
 
 
-def settled(state: State, key: str, now: float) -> bool:
+def settled(state: NodeState, key: str, now: float) -> bool:
     """Whether the task's end may be told: all is kept and answered for, or the machine goes.
 
     No clock else: what a job wrote is worth as much a day later. Its place is free meanwhile, see sync_request.py.
@@ -170,7 +170,7 @@ def settled(state: State, key: str, now: float) -> bool:
     return not unkept(state, key) or (state.notice is not None and now >= state.notice[1] - LAST_WORDS_S)
 
 
-def next_due_s(state: State) -> float | None:
+def next_due_s(state: NodeState) -> float | None:
     """When time alone changes something: a task that saves for long, a machine that goes, a step to be told."""
     over = [state.tasks[key] for key in state.draining]
     times = [task.over_s + SAVING_S_MIN for task in over if not task.saves]
@@ -188,7 +188,7 @@ def next_due_s(state: State) -> float | None:
 # --- syncs ----------------------------------------------------------------------------------------------------------
 
 
-def has_news(state: State, now: float) -> bool:
+def has_news(state: NodeState, now: float) -> bool:
     """Whether there is something to say for which a sync of its own is worth it."""
     if state.notice_due:
         return True
@@ -201,11 +201,11 @@ def has_news(state: State, now: float) -> bool:
     return now >= state.steps_at_s + STEPS_ALONE_S and bool(_untold_steps(state))
 
 
-def _unsaid(mine: Progress) -> bool:
+def _unsaid(mine: UnconfirmedFiles) -> bool:
     return bool(mine.bad or mine.dumps or (mine.checkpoints.keys() | mine.artifacts.keys()) - mine.under_way)
 
 
-def _untold_idle(state: State, again: bool = False) -> dict[str, int]:
+def _untold_idle(state: NodeState, again: bool = False) -> dict[str, int]:
     return {
         key: mine.idle
         for key, mine in state.progress.items()
@@ -213,7 +213,7 @@ def _untold_idle(state: State, again: bool = False) -> dict[str, int]:
     }
 
 
-def _untold_still_idle(state: State, now: float, again: bool) -> dict[str, int]:
+def _untold_still_idle(state: NodeState, now: float, again: bool) -> dict[str, int]:
     """Who had written nothing a while after it heard that others have saved: a share would have been begun by then."""
     return {
         key: mine.idle
@@ -225,7 +225,7 @@ def _untold_still_idle(state: State, now: float, again: bool) -> dict[str, int]:
     }
 
 
-def _untold_steps(state: State) -> dict[str, int]:
+def _untold_steps(state: NodeState) -> dict[str, int]:
     return {
         key: mine.step
         for key, mine in state.progress.items()
@@ -233,7 +233,7 @@ def _untold_steps(state: State) -> dict[str, int]:
     }
 
 
-def add_to(body: dict[str, Any], state: State, now: float) -> Told:
+def add_to(body: dict[str, Any], state: NodeState, now: float) -> Told:
     """Put into a request all that was not said yet, and return it, to be said again if no reply comes.
 
     What an end waits for does not go into a call that the server may hold: it would be answered for only with that.
@@ -291,7 +291,7 @@ def _aged(checkpoint: Mapping[str, Any], now: float) -> Mapping[str, Any]:
     return said if saved_s is None else dict(said, saved_ago_s=round(max(0.0, now - saved_s), 3))
 
 
-def answered(state: State, told: Told, reply: Mapping[str, Any], now: float) -> None:
+def answered(state: NodeState, told: Told, reply: Mapping[str, Any], now: float) -> None:
     """Drop what the server has answered for; the rest is said again."""
     others_saved(state, reply.get("saved") or {}, now)
     for key, steps in (reply.get("checkpoints_safe") or {}).items():
@@ -311,7 +311,7 @@ def answered(state: State, told: Told, reply: Mapping[str, Any], now: float) -> 
                 state.say_again_s = now + SAY_AGAIN_S
 
 
-def not_answered(state: State, told: Told) -> None:
+def not_answered(state: NodeState, told: Told) -> None:
     for key, names in told.keys.items():
         if key in state.progress:
             state.progress[key].under_way.difference_update(names)

@@ -13,12 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping
 
-    from headway_agent.decide.state import State, Task
+    from headway_agent.decide.state import NodeState, NodeTask
 
 CALLED_BACK = "called_back"
 
 
-def set_behind(state: State, task: Task, before: str) -> None:
+def set_behind(state: NodeState, task: NodeTask, before: str) -> None:
     """Say behind whom a task waits; empty: behind nobody any more."""
     leave(state, task)
     one = state.tasks.get(before)
@@ -33,14 +33,14 @@ def set_behind(state: State, task: Task, before: str) -> None:
             state.just_ended.append(before)
 
 
-def leave(state: State, task: Task) -> None:
+def leave(state: NodeState, task: NodeTask) -> None:
     """It waits behind nobody any more, whatever becomes of it."""
     before = str(task.duty.get("behind") or "")
     if before and state.behind.get(before) == task.key:
         del state.behind[before]
 
 
-def drop_out(state: State, task: Task) -> None:
+def drop_out(state: NodeState, task: NodeTask) -> None:
     """It gives up its place in line before its turn has come: who was behind it is behind the one before it."""
     before = str(task.duty.get("behind") or "")
     leave(state, task)
@@ -49,13 +49,13 @@ def drop_out(state: State, task: Task) -> None:
         set_behind(state, heir, before)
 
 
-def line(state: State, task: Task, now: float) -> None:
+def line(state: NodeState, task: NodeTask, now: float) -> None:
     """The keeper holds it, and its turn has not come."""
     if task.phase != LINED:
         enter(state, task, LINED, now)
 
 
-def call_back(state: State, task: Task, now: float) -> bool:
+def call_back(state: NodeState, task: NodeTask, now: float) -> bool:
     """Give a task back that the server wants to keep in the queue; not if its turn has come."""
     if task.phase not in (HOLDING, PREPARING, LINED) or not task.duty.get("behind"):
         return False
@@ -65,7 +65,7 @@ def call_back(state: State, task: Task, now: float) -> bool:
     return True
 
 
-def turns(state: State) -> list[Task]:
+def turns(state: NodeState) -> list[NodeTask]:
     """Those whose turn has come: the task before them has ended on this node."""
     found = []
     for key in state.just_ended:
@@ -78,7 +78,7 @@ def turns(state: State) -> list[Task]:
     return found
 
 
-def free_places(state: State, begun: list[str], now: float) -> None:
+def free_places(state: NodeState, begun: list[str], now: float) -> None:
     """An earlier agent may have let one begin in another's place: whoever is over says at once that it holds none."""
     for key in begun if len(begun) > 1 else ():
         task = state.tasks[key]

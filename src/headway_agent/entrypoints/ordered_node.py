@@ -31,7 +31,7 @@ ENDED = "Slurm ended its job: it was cancelled, made room for another, or its ma
 HEARD = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
-class Node:
+class OrderedNode:
     def __init__(self, node_dir: NodeDir, said: Mapping[str, Any], env: Mapping[str, str]) -> None:
         self.node_dir = node_dir
         self.said = said
@@ -203,4 +203,4 @@ def main(path: str) -> int:
     node_dir = NodeDir(path)
     with open(node_dir.file("ordered.json")) as file:
         said = json.load(file)
-    return Node(node_dir, said, os.environ).run()
+    return OrderedNode(node_dir, said, os.environ).run()

@@ -42,11 +42,11 @@ FOR_AGENTS = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ"
               "SSL_CERT_FILE", "SSL_CERT_DIR", "HEADWAY_AGENT_CA_FILE")  # fmt: skip
 
 
-class Trouble(Exception):
+class HostTrouble(Exception):
     """The host cannot do what was asked; the sentence says why."""
 
 
-class Alone:
+class HostLock:
     """The directory of one server on this host, with nobody else of that server at work on it."""
 
     def __init__(self, root: str) -> None:
@@ -109,7 +109,7 @@ def look(asked: Asked) -> Answer:
 def start(asked: Asked) -> Answer:
     """Start the node's agent, detached from this login, and wait until it has taken the node. Twice is once."""
     root = own_root()
-    with Alone(root):
+    with HostLock(root):
         node_dir = NodeDir(os.path.join(root, asked["node"]))
         if node_dir.read_pid("agent.pid"):
             return {"agent": node_dir.read_pid("agent.pid")}
@@ -135,9 +135,9 @@ def _spawn(node_dir: NodeDir, argv: list[str], env: dict[str, str]) -> int:
     give_up_at = time.monotonic() + UP_WITHIN_S
     while not node_dir.read_pid("agent.pid"):
         if agent.poll() is not None and not node_dir.read_pid("agent.pid"):
-            raise Trouble(f"the agent ended at once: {tail(out) or 'it said nothing'}")
+            raise HostTrouble(f"the agent ended at once: {tail(out) or 'it said nothing'}")
         if time.monotonic() > give_up_at:
-            raise Trouble(f"the agent did not take its node within {UP_WITHIN_S:g} s")
+            raise HostTrouble(f"the agent did not take its node within {UP_WITHIN_S:g} s")
         time.sleep(LOOK_EVERY_S)
     agent.returncode = 0  # It stays; nobody here waits for it.
     return node_dir.read_pid("agent.pid")
@@ -146,13 +146,13 @@ def _spawn(node_dir: NodeDir, argv: list[str], env: dict[str, str]) -> int:
 def release(asked: Asked) -> Answer:
     """End everything of the node and remove it; with the last node goes all that this server has here."""
     root = own_root()
-    with Alone(root):
+    with HostLock(root):
         node_dir = NodeDir(os.path.join(root, asked["node"]))
         if os.path.isdir(node_dir.path):
             entrypoint_release.main(node_dir.path)
             left = [name for name in ("agent", "keeper") if node_dir.read_pid(f"{name}.pid")]
             if left:
-                raise Trouble(f"{' and '.join(left)} still alive")
+                raise HostTrouble(f"{' and '.join(left)} still alive")
             shutil.rmtree(node_dir.path)
         if not [entry for entry in os.scandir(root) if entry.is_dir() and entry.name != "cache"]:
             shutil.rmtree(root)
@@ -277,7 +277,7 @@ def main() -> int:
     asked = json.loads(sys.stdin.buffer.read())
     try:
         answer = VERBS[asked["do"]](asked)
-    except Trouble as trouble:
+    except HostTrouble as trouble:
         answer = {"error": str(trouble)}
     except OSError as error:
         answer = {"error": f"{error.strerror or error}: {error.filename}" if error.filename else str(error)}

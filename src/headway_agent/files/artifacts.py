@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
     from headway_agent.checkpoints.completeness import Signature
-    from headway_agent.files.task_files import Charge
-    from headway_agent.files.upload_journal import Sent
+    from headway_agent.files.task_files import TaskFiles
+    from headway_agent.files.upload_journal import SentParts
     from headway_agent.objects.folder import Objects
 
 PIECE_BYTES = 4 << 20
@@ -32,7 +32,7 @@ NAME_BYTES_MAX, KEY_CHARS_MAX = 255, 480
 NAMES_SHOWN_MAX = 3
 
 
-def found(charge: Charge, troubles: list[str]) -> dict[str, tuple[str, Signature]]:
+def found(charge: TaskFiles, troubles: list[str]) -> dict[str, tuple[str, Signature]]:
     """What there is to keep: by the artifact's path, the file and its signature."""
     files: dict[str, tuple[str, Signature]] = {}
     mine = f"{charge.directory}/output"
@@ -76,7 +76,7 @@ def _matching(cwd: str, pattern: str, troubles: list[str]) -> dict[str, tuple[st
     return files
 
 
-def _older_than_the_task(charge: Charge, signature: Signature) -> bool:
+def _older_than_the_task(charge: TaskFiles, signature: Signature) -> bool:
     """Where a job runs in place, what lay there before it began is not its output."""
     if charge.cwd.startswith(charge.directory + "/"):
         return False
@@ -104,7 +104,7 @@ def waiting_sentence(names: list[str], problem: str) -> str:
 
 def store(
     objects: Objects,
-    charge: Charge,
+    charge: TaskFiles,
     name: str,
     file: str,
     signature: Signature,
@@ -153,7 +153,7 @@ class _Source:
             raise Changed(f"{self._name} was changed")
 
 
-def _store_chunks(objects: Objects, sent: Sent, key: str, source: _Source, want: int) -> int:
+def _store_chunks(objects: Objects, sent: SentParts, key: str, source: _Source, want: int) -> int:
     """Store a large file piece by piece. Cut off, it goes on with the first chunk that has not arrived.
 
     So does an agent that comes after this one: what has arrived is noted in the task's directory.
@@ -187,7 +187,7 @@ def _store_chunks(objects: Objects, sent: Sent, key: str, source: _Source, want:
     return have
 
 
-def _store_piece(objects: Objects, sent: Sent, key: str, source: _Source, want: int) -> int:
+def _store_piece(objects: Objects, sent: SentParts, key: str, source: _Source, want: int) -> int:
     if want > objects.chunk_bytes:
         return _store_chunks(objects, sent, key, source, want)
     draft = objects.draft()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from headway_agent.checkpoints.completeness import is_half_written
 from headway_agent.files import staged_files
-from headway_agent.files.inotify import APPEARED, CLOSED, FOUND, MOVED, WRITTEN, Seen
+from headway_agent.files.inotify import APPEARED, CLOSED, FOUND, MOVED, WRITTEN, SeenFile
 from headway_agent.files.watch import first_output, outputs
 from headway_agent.formats import file_formats
 from headway_agent.node.directory import boottime_s
@@ -76,9 +76,9 @@ class FileEvents:
         watcher: Watcher,
         file_of: Callable[[str, str, str], str],
         directory_of: Callable[[str], str],
-        tell: Callable[[Sequence[Seen | Caught | Printed]], None],
+        tell: Callable[[Sequence[SeenFile | Caught | Printed]], None],
         log: FactLog,
-        concerns: Callable[[Seen], bool] = lambda seen: True,
+        concerns: Callable[[SeenFile], bool] = lambda seen: True,
     ) -> None:
         self.watcher, self._concerns = watcher, concerns
         self.put_by: dict[str, str] = {}  # By task: LINK, COPY, UNSURE or NEVER; nothing is known of a new one: COPY.
@@ -123,7 +123,7 @@ class FileEvents:
     def _turn(self) -> None:
         waiting, self._waiting = self._waiting, []
         try:
-            seen: list[Seen] = []
+            seen: list[SeenFile] = []
             while self.watcher.fd >= 0:
                 more = self.watcher.read()
                 if not more:
@@ -137,14 +137,14 @@ class FileEvents:
             for each in waiting:
                 each.set()
 
-    def _hear(self, seen: Sequence[Seen]) -> None:
+    def _hear(self, seen: Sequence[SeenFile]) -> None:
         """Tell it in the order in which it happened; of a thousand writes to one file the first, and its last close."""
         last = {(each.task, each.place, each.path): number for number, each in enumerate(seen)}
         met = {task for task in {each.task for each in seen} if self._processes.meet(task)}
         self._met = {task for task in met if self._processes.leaders(task) < len(outputs(self._directory_of(task)))}
         self._ended = dict.fromkeys(met, False)
-        told: list[Seen | Caught | Printed] = []
-        written: set[Seen] = set()
+        told: list[SeenFile | Caught | Printed] = []
+        written: set[SeenFile] = set()
         old = {key for key in last if self._is_caught(*key)}
         for number, each in enumerate(seen):
             if each.what in (WRITTEN, APPEARED, CLOSED, FOUND) and (each.task, each.place, each.path) in old:
@@ -162,7 +162,7 @@ class FileEvents:
             if each.what == WRITTEN:
                 written.add(each)
             elif each.what == CLOSED:
-                written.discard(Seen(each.task, each.place, WRITTEN, each.path))
+                written.discard(SeenFile(each.task, each.place, WRITTEN, each.path))
         if told:
             self._tell(told)
 
@@ -185,7 +185,7 @@ class FileEvents:
             self._caught_as = {key: each for key, each in self._caught_as.items() if each[1] > now}
         self._caught_as[caught.task, caught.place, caught.path] = (caught.signature, now + HEARD_WITHIN_S)
 
-    def _printed_at(self, seen: Seen) -> list[Printed]:
+    def _printed_at(self, seen: SeenFile) -> list[Printed]:
         """Note how much was printed when a save begins and ends; of a rename it is told at once."""
         task = seen.task
         if seen.place in ("sdk", "output"):
@@ -208,7 +208,7 @@ class FileEvents:
         if told:
             self._tell(told)
 
-    def _catch(self, seen: Seen) -> Caught | None:
+    def _catch(self, seen: SeenFile) -> Caught | None:
         """The file as it was closed; None when it is being written to again, or is none that counts."""
         task, place, path = seen.task, seen.place, seen.path
         if place in ("sdk", "output") or is_half_written(path):

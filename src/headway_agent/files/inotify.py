@@ -34,7 +34,7 @@ MISSED = "missed"
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenFile:
     task: str
     place: str  # checkpoints, sdk, output or workdir
     what: str
@@ -53,8 +53,8 @@ class Watched:
     def inner(self, name: str) -> str:
         return f"{self.path}/{name}" if self.path else name
 
-    def seen(self, what: str, path: str) -> Seen:
-        return Seen(self.task, self.place, what, PREFIX + path if self.place == WORKDIR else path)
+    def seen(self, what: str, path: str) -> SeenFile:
+        return SeenFile(self.task, self.place, what, PREFIX + path if self.place == WORKDIR else path)
 
     def follows(self, path: str) -> bool:
         """Whether a subdirectory is watched too."""
@@ -136,7 +136,7 @@ class Watcher:
                 else:
                     self._libc.inotify_rm_watch(self.fd, number)
 
-    def read(self) -> list[Seen]:
+    def read(self) -> list[SeenFile]:
         """What has happened since the last call. New subdirectories are watched from here on."""
         try:
             data = os.read(self.fd, 1 << 16)
@@ -145,7 +145,7 @@ class Watcher:
         with self._lock:
             return list(self._seen(data))
 
-    def _seen(self, data: bytes) -> Iterator[Seen]:
+    def _seen(self, data: bytes) -> Iterator[SeenFile]:
         """Also what lies in directories that are only watched from now on."""
         position = 0
         while position + HEAD.size <= len(data):
@@ -153,7 +153,7 @@ class Watcher:
             name = os.fsdecode(data[position + HEAD.size : position + HEAD.size + length].rstrip(b"\0"))
             position += HEAD.size + length
             if mask & IN_Q_OVERFLOW:
-                yield from (Seen(task, "checkpoints", MISSED) for task in list(self._of_task))
+                yield from (SeenFile(task, "checkpoints", MISSED) for task in list(self._of_task))
             elif mask & IN_IGNORED:
                 for each in self._watched.pop(number, ()):
                     self._of_task.get(each.task, set()).discard(number)
@@ -161,7 +161,7 @@ class Watcher:
                 for each in list(self._watched.get(number, ())):
                     yield from self._one(each, mask, name)
 
-    def _one(self, watched: Watched, mask: int, name: str) -> Iterator[Seen]:
+    def _one(self, watched: Watched, mask: int, name: str) -> Iterator[SeenFile]:
         path = watched.inner(name)
         if mask & IN_MOVED_TO:
             yield watched.seen(MOVED, path)

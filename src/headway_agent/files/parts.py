@@ -61,7 +61,7 @@ class Known:
         }
 
 
-class Sender:
+class PartSender:
     """Sends the files of one snapshot. Use it once: `file` for each, then `close`."""
 
     def __init__(self, objects: Objects, prefix: str, known: Known, total_bytes: int) -> None:
@@ -363,7 +363,7 @@ def send_files(
     """
     sources = sources or {}
     fresh = sum(sign[0] for name, sign in files.items() if known.files.get(name, ((), []))[0] != sign)
-    sender = Sender(objects, prefix, known, fresh)
+    sender = PartSender(objects, prefix, known, fresh)
     entries: list[dict[str, Any]] = []
     try:
         for name in sorted(files):

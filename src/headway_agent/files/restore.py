@@ -47,7 +47,7 @@ def restore(
     fresh = f"{directory}.restoring"
     remove_tree(fresh)
     os.makedirs(fresh, mode=0o700)
-    taken = Taken()
+    taken = TakenFiles()
     try:
         for of, manifest in zip((key, *others), (restored.manifest, *restored.others)):
             for file in manifest["files"]:
@@ -64,7 +64,7 @@ def restore(
     return restored
 
 
-class Taken:
+class TakenFiles:
     """The paths that there are: of what several tasks have under one name, each gets its own."""
 
     def __init__(self) -> None:

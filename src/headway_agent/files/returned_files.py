@@ -12,7 +12,7 @@ import os
 import stat
 
 from headway_agent.checkpoints import frameworks
-from headway_agent.checkpoints.frameworks import Found
+from headway_agent.checkpoints.frameworks import FoundHabit
 from headway_agent.checkpoints.roots import PREFIX
 from headway_agent.files import occupants, workdir_notes
 from headway_agent.files.parts import signature_of
@@ -74,7 +74,7 @@ def _signature(path: str) -> Signature | None:
 
 def _set_aside_leftovers(note: Note, restored: set[str], aside: str) -> None:
     """Move what the job wrote where its checkpoints are, and is in none that is restored. Only what looks like one."""
-    found = [Found(*each) for each in note.found]
+    found = [FoundHabit(*each) for each in note.found]
     fresh = [path for path, seen in kept_files(note.cwd, note.dirs, found) if seen.st_ctime_ns > note.since_ns]
     found = frameworks.found_in({*fresh, *restored})
     for path in fresh:

@@ -15,19 +15,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from headway_agent.files.task_files import Charge
+    from headway_agent.files.task_files import TaskFiles
 
 LINE_BYTES_MAX = 1 << 20
 
 
-def read_metrics(charge: Charge) -> None:
+def read_metrics(charge: TaskFiles) -> None:
     steps = (_step_of(line) for line in map(_said, reversed(_new_lines(charge, "metrics.jsonl"))) if line)
     last = next((step for step in steps if step is not None), None)  # The newest alone: there may be thousands.
     if last is not None:
         charge.knowledge.steps.metrics = last
 
 
-def read_declared(charge: Charge) -> bool:
+def read_declared(charge: TaskFiles) -> bool:
     """Take in the checkpoints that were declared since the last time. Whether there were any."""
     found = False
     for line in filter(None, map(_said, _new_lines(charge, "declared.jsonl"))):
@@ -43,7 +43,7 @@ def read_declared(charge: Charge) -> bool:
     return found
 
 
-def _new_lines(charge: Charge, name: str) -> list[bytes]:
+def _new_lines(charge: TaskFiles, name: str) -> list[bytes]:
     """The lines that were written to a file of the SDK since the last call; half a line waits for its rest."""
     path = f"{charge.directory}/sdk/{name}"
     start = charge.read_to.get(name, 0)

@@ -19,7 +19,7 @@ from headway_agent.decide.storage_moved import is_here
 from headway_agent.files import sdk_lines, staged_files, workdir_notes
 from headway_agent.files.file_events import STAGED
 from headway_agent.files.parts import Known
-from headway_agent.files.upload_journal import Sent
+from headway_agent.files.upload_journal import SentParts
 from headway_agent.files.watch import ASKED, NOTICE, first_output, write_whole
 
 TYPE_CHECKING = False
@@ -58,7 +58,7 @@ class LeftFiles:
         return self.checkpoint_bytes + self.output_bytes
 
 
-class Charge:
+class TaskFiles:
     def __init__(self, key: str, directory: str, epoch: int) -> None:
         job, attempt, index = key.split("/")
         self.key, self.directory = key, directory
@@ -71,7 +71,7 @@ class Charge:
         self.knowledge = Knowledge(settle_s=settle_s, marker=str(keeping.get("marker") or ""))
         self.known = Known()
         self.storage = ""  # The mark of the place in which those parts lie; see decide/storage_moved.py.
-        self.sent = Sent(directory)
+        self.sent = SentParts(directory)
         self.again = False  # What was kept last is to be kept again: storage is elsewhere.
         self.report: dict[str, Any] | None = None
         self.foreign: dict[str, Signature] = {}  # What was restored from other tasks of the gang, as it came.
@@ -373,7 +373,7 @@ def write_restored(directory: str, resume: Mapping[str, Any], restored: Restored
 class _FileInspector(Inspector):
     """Looks into the files of a task; where one was put by, into its copy."""
 
-    def __init__(self, charge: Charge) -> None:
+    def __init__(self, charge: TaskFiles) -> None:
         self._charge = charge
 
     def format(self, path: str) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SENT = "sent.jsonl"
 
 
-class Sent:
+class SentParts:
     def __init__(self, directory: str) -> None:
         self._path = os.path.join(directory, SENT)
         self._parts: list[tuple[str, dict[str, Place]]] = []

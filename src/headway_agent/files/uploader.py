@@ -39,7 +39,7 @@ from headway_agent.files.file_events import GATHER_S, NEVER, STAGED, UNSURE, Cau
 from headway_agent.files.inotify import APPEARED, CLOSED, FOUND, MISSED, MOVED, WRITTEN
 from headway_agent.files.parts import Changed, send_files
 from headway_agent.files.restore import look, sealed
-from headway_agent.files.task_files import Charge
+from headway_agent.files.task_files import TaskFiles
 from headway_agent.formats import file_formats
 from headway_agent.node.directory import boottime_s
 from headway_agent.objects.folder import StoreFailed, StoreRefused, put
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from headway_agent.checkpoints.completeness import Signature
     from headway_agent.decide.facts_and_acts import Fact
-    from headway_agent.files.inotify import Seen, Watcher
+    from headway_agent.files.inotify import SeenFile, Watcher
     from headway_agent.files.parts import Known, Place
     from headway_agent.node.directory import FactLog
     from headway_agent.objects.folder import Objects
@@ -68,7 +68,7 @@ OPEN_EVERY_S = 2.0  # How often a file is looked into that a job keeps open.
 FLUSH_S = 60.0  # How long is waited for the news of files of a task that is over: a large one may be being put by.
 
 
-class Checkpointer:
+class Uploader:
     def __init__(
         self,
         objects: Callable[[], Objects | None],
@@ -80,7 +80,7 @@ class Checkpointer:
     ) -> None:
         self._place, self.watcher = objects, watcher
         self._directory_of, self._epoch, self._tell, self._log = directory_of, epoch, tell, log
-        self._charges: dict[str, Charge] = {}
+        self._charges: dict[str, TaskFiles] = {}
         self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.events = FileEvents(watcher, self._file_of, directory_of, self._heard, log, self._concerns)
@@ -178,14 +178,14 @@ class Checkpointer:
         charge = self._charges.get(task) if place == WORKDIR else None
         return charge.file_of(path) if charge else os.path.join(self._directory_of(task), place, path)
 
-    def _concerns(self, seen: Seen) -> bool:
+    def _concerns(self, seen: SeenFile) -> bool:
         """Called by the other thread: of what happens in a working directory most is nothing to us."""
         if seen.place != WORKDIR:
             return True
         charge = self._charges.get(seen.task)
         return charge is not None and charge.workdir is not None and charge.workdir.matters(seen.path)
 
-    def _heard(self, told: Sequence[Seen | Caught | Printed]) -> None:
+    def _heard(self, told: Sequence[SeenFile | Caught | Printed]) -> None:
         """Called by the other thread. That a task has begun to write is told at once, however busy this one is."""
         for each in told:
             charge = self._charges.get(each.task)
@@ -193,7 +193,7 @@ class Checkpointer:
                 self._writes(charge, [each.path])
         self._ask(lambda: self._take_in(told))
 
-    def _take_in(self, told: Sequence[Seen | Caught | Printed]) -> None:
+    def _take_in(self, told: Sequence[SeenFile | Caught | Printed]) -> None:
         now = boottime_s()
         for each in told:
             charge = self._take_up(each.task, False)
@@ -208,11 +208,11 @@ class Checkpointer:
             if charge is not None and each.place not in ("sdk", "output"):
                 charge.look_by(now + GATHER_S)
 
-    def _writes(self, charge: Charge, paths: Iterable[str]) -> None:
+    def _writes(self, charge: TaskFiles, paths: Iterable[str]) -> None:
         if charge.begins_to_write(paths):
             self._tell(Wrote(charge.key))
 
-    def _caught(self, charge: Charge | None, caught: Caught) -> None:
+    def _caught(self, charge: TaskFiles | None, caught: Caught) -> None:
         if charge is None or (caught.place == WORKDIR and not charge.has_in_workdir(caught.path)):
             staged_files.drop(caught.source)
             return
@@ -225,7 +225,7 @@ class Checkpointer:
             what = Closed(caught.signature, caught.at_s, completeness.CLOSED, whole, *copy, told, inside, caught.alive)
             completeness.closed(charge.knowledge, caught.path, what)
 
-    def _saw(self, charge: Charge, seen: Seen, now: float) -> None:
+    def _saw(self, charge: TaskFiles, seen: SeenFile, now: float) -> None:
         if seen.place == "sdk":
             charge.sdk_at_s = 0.0
         if seen.place in ("sdk", "output") or (seen.place == WORKDIR and not charge.has_in_workdir(seen.path)):
@@ -250,13 +250,13 @@ class Checkpointer:
             charge.open_workdir()
             charge.look_at_s = 0.0
 
-    def _take_up(self, key: str, polled: bool) -> Charge | None:
+    def _take_up(self, key: str, polled: bool) -> TaskFiles | None:
         charge = self._charges.get(key)
         if charge is None:
             directory = self._directory_of(key)
             if not os.path.isdir(directory):
                 return None
-            charge = self._charges[key] = Charge(key, directory, self._epoch)
+            charge = self._charges[key] = TaskFiles(key, directory, self._epoch)
             if charge.report is not None:
                 # Perhaps the agent before us could not say it.
                 self._tell(CheckpointStored(key, charge.report, charge.storage))
@@ -304,7 +304,7 @@ class Checkpointer:
         for what in unkept_words(key):
             self._trouble(what, "")
 
-    def _most_urgent(self) -> Charge | None:
+    def _most_urgent(self) -> TaskFiles | None:
         now = boottime_s()
         due = [
             charge for charge in self._charges.values() if (charge.due_s() or now) <= now and charge.due_s() is not None
@@ -313,7 +313,7 @@ class Checkpointer:
 
     # --- one task ---
 
-    def _attend(self, charge: Charge) -> None:
+    def _attend(self, charge: TaskFiles) -> None:
         if charge.end:
             self.events.flush(FLUSH_S)
             self._do_jobs()
@@ -330,7 +330,7 @@ class Checkpointer:
             self._tell(Salvaged(charge.key, self.objects.mark))
             charge.sdk_at_s = None
 
-    def _look(self, charge: Charge) -> None:
+    def _look(self, charge: TaskFiles) -> None:
         known = charge.knowledge
         left_out: list[str] = []
         found = look(charge.checkpoints, left_out)
@@ -369,7 +369,7 @@ class Checkpointer:
                 charge.unheard = True
                 charge.look_by(boottime_s() + POLL_EVERY_S)
 
-    def _look_in_workdir(self, charge: Charge, saves_with_us: bool, left_out: list[str]) -> dict[str, Signature]:
+    def _look_in_workdir(self, charge: TaskFiles, saves_with_us: bool, left_out: list[str]) -> dict[str, Signature]:
         """What is kept of the working directory. Of a job that saves in our directory, only what it asked for."""
         workdir = charge.workdir
         if workdir is None:
@@ -386,7 +386,7 @@ class Checkpointer:
         left_out += filter(None, [workdir.trouble])
         return tree
 
-    def _examine(self, charge: Charge, tree: completeness.Tree) -> None:
+    def _examine(self, charge: TaskFiles, tree: completeness.Tree) -> None:
         """Look into files whose closing nobody may have heard: the agent was dead, or the kernel lost count."""
         charge.unheard = False
         known, now = charge.knowledge, boottime_s()
@@ -402,7 +402,7 @@ class Checkpointer:
             elif verdict == completeness.CUT and over and path in known.kept:
                 completeness.closed_in_vain(known, path, now)  # Its writer died in it: what is beside it is no save.
 
-    def _copy_grown(self, charge: Charge, path: str) -> None:
+    def _copy_grown(self, charge: TaskFiles, path: str) -> None:
         """Take a file that its job keeps open, where its format says that what is there is whole: it only grows."""
         file = charge.file_of(path)
         charge.look_by(boottime_s() + OPEN_EVERY_S)
@@ -428,7 +428,7 @@ class Checkpointer:
             completeness.closed(charge.knowledge, path, what)
             completeness.left_open(charge.knowledge, path, at_s)
 
-    def _put_by(self, charge: Charge) -> None:
+    def _put_by(self, charge: TaskFiles) -> None:
         """Whether what it closes is put by. Where storing is as quick as copying, only what cannot be stored at once:
         a first save, beside which more may come, what nobody can tell to be whole, and all where it was too slow.
         """
@@ -441,7 +441,7 @@ class Checkpointer:
             how = staged_files.COPY if charge.rewrites or known.overtaken or not known.kept else staged_files.LINK
         self.events.put_by[charge.key] = how
 
-    def _keep(self, charge: Charge, snapshot: completeness.Snapshot) -> None:
+    def _keep(self, charge: TaskFiles, snapshot: completeness.Snapshot) -> None:
         begin_s = boottime_s()
         prefix, key = charge.next_names(snapshot.step)
         at = time.time()
@@ -499,7 +499,7 @@ class Checkpointer:
         took_s = round(boottime_s() - begin_s, 3)
         self._log.say("checkpoint stored", task=charge.key, step=snapshot.step, how=snapshot.how, sent=sent, s=took_s)
 
-    def _later(self, charge: Charge) -> None:
+    def _later(self, charge: TaskFiles) -> None:
         most_s = ENDING_BACKOFF_S_MAX if charge.end else BACKOFF_S_MAX
         charge.backoff_s = min(most_s, max(BACKOFF_S_MIN, charge.backoff_s * 2))
 
@@ -512,7 +512,7 @@ class Checkpointer:
 
     # --- what the SDK wrote ---
 
-    def _read_sdk(self, charge: Charge) -> None:
+    def _read_sdk(self, charge: TaskFiles) -> None:
         now = boottime_s()
         if charge.sdk_at_s is None or (charge.sdk_at_s > now and not charge.end):
             return
@@ -531,7 +531,7 @@ class Checkpointer:
 
     # --- artifacts ---
 
-    def _artifacts(self, charge: Charge) -> None:
+    def _artifacts(self, charge: TaskFiles) -> None:
         charge.artifacts_at_s = None if charge.end else boottime_s() + charge.artifacts_every_s
         left_out: list[str] = []
         waiting: list[str] = []
@@ -565,7 +565,7 @@ class Checkpointer:
             left_out.insert(0, artifacts.waiting_sentence(waiting, problem))
         self._trouble(f"outputs {charge.key}", "; ".join(left_out))
 
-    def _artifact(self, charge: Charge, name: str, file: str, signature: completeness.Signature) -> None:
+    def _artifact(self, charge: TaskFiles, name: str, file: str, signature: completeness.Signature) -> None:
         for number in range(CHANGED_TRIES):
             try:
                 told = artifacts.store(self.objects, charge, name, file, signature, partial(self._gets_on, charge))
@@ -577,7 +577,7 @@ class Checkpointer:
         charge.artifacts[name] = signature
         self._tell(ArtifactStored(charge.key, told, self.objects.mark))
 
-    def _count_stored(self, charge: Charge, known: Known, size: int) -> None:
+    def _count_stored(self, charge: TaskFiles, known: Known, size: int) -> None:
         """Count what arrives of the last checkpoint."""
         charge.left.next_try(0, checkpoint=size)
         noted = known.on_stored
@@ -588,7 +588,7 @@ class Checkpointer:
 
         known.on_stored = stored
 
-    def _gets_on(self, charge: Charge, count: int) -> None:
+    def _gets_on(self, charge: TaskFiles, count: int) -> None:
         """Tell who waits for the end of a task how far its files have come."""
         charge.left.stored_bytes += count
         now = boottime_s()

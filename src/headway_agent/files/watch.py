@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from headway_agent.decide.facts_and_acts import Act
     from headway_agent.files.restore import Restored
-    from headway_agent.files.uploader import Checkpointer
-    from headway_agent.objects.remote import Storage
+    from headway_agent.files.uploader import Uploader
+    from headway_agent.objects.remote import RemoteStorage
 
 WATCH_AFTER_S = 0.1
 WORKDIR_AFTER_S = 1.0  # When the working directory is looked at: most tasks that are over sooner saved nothing there.
@@ -38,17 +38,17 @@ NOTICE, ASKED, LEAVING = "notice.json", "progress.json", "leaving.json"
 NOTICE_S = 30.0  # How soon a machine goes that does not say when.
 
 
-class Progressing:
+class FileWatch:
     def __init__(
         self,
         directory_of: Callable[[str], str],
-        storage: Storage,
-        make_checkpointer: Callable[[Watcher], Checkpointer],
+        storage: RemoteStorage,
+        make_checkpointer: Callable[[Watcher], Uploader],
         going: Callable[[str], bool],
     ) -> None:
         self._directory_of, self._storage, self._make = directory_of, storage, make_checkpointer
         self._going = going
-        self._thread: Checkpointer | None = None
+        self._thread: Uploader | None = None
         self._young: deque[tuple[float, str]] = deque()  # Tasks that began so lately that they are not watched yet.
         self._unnoted: deque[tuple[float, str]] = deque()  # Tasks whose packages nobody has looked for yet.
         self._elsewhere: deque[tuple[float, str]] = deque()  # Tasks whose working directory nobody has looked at yet.
@@ -60,7 +60,7 @@ class Progressing:
         self.watcher = Watcher()
 
     @property
-    def thread(self) -> Checkpointer:
+    def thread(self) -> Uploader:
         if self._thread is None:
             self._thread = self._make(self.watcher)
         return self._thread
@@ -252,7 +252,7 @@ class Progressing:
         try:
             restored = restore.restore(objects, resume["key"], directory, work.check, resume.get("others") or ())
         except restore.Bad as problem:
-            raise steps.BadCheckpoint(problem.key or resume["key"], str(problem)) from None
+            raise steps.UnusableCheckpoint(problem.key or resume["key"], str(problem)) from None
         returned = self._put_back(work, restored)
         tree = {**restore.look(directory), **returned}
         task_files.write_restored(work.directory, resume, restored, tree, objects.mark)

@@ -13,7 +13,7 @@ from collections import deque
 from itertools import islice
 
 from headway_agent.checkpoints import frameworks
-from headway_agent.checkpoints.frameworks import Found
+from headway_agent.checkpoints.frameworks import FoundHabit
 from headway_agent.checkpoints.roots import PREFIX
 from headway_agent.files import occupants, workdir_notes
 from headway_agent.files.occupants import Occupant
@@ -45,7 +45,7 @@ class Workdir:
     def __init__(self, key: str, directory: str, note: Note) -> None:
         self.key, self.directory, self.note = key, directory, note
         self.cwd = note.cwd
-        self.found = [Found(*each) for each in note.found]
+        self.found = [FoundHabit(*each) for each in note.found]
         self.me = occupants.occupant(key, directory, note)
         self.in_place = workdir_notes.is_in_place(directory, note.cwd)
         peers = occupants.peers(self.me) if self.in_place else set()
@@ -248,7 +248,7 @@ class Workdir:
             self.unwatched = True
 
 
-def kept_files(cwd: str, dirs: Sequence[str], found: Iterable[Found]) -> Iterator[tuple[str, os.stat_result]]:
+def kept_files(cwd: str, dirs: Sequence[str], found: Iterable[FoundHabit]) -> Iterator[tuple[str, os.stat_result]]:
     """The files below the directories that were asked for, else those that match what was found."""
     for path in dirs:
         yield from files_below(cwd, path)
@@ -291,7 +291,7 @@ def matching(top: str, parts: Sequence[str], above: str = "") -> Iterator[str]:
             return
     for name in names:
         path = f"{above}/{name}" if above else name
-        if "*" in parts[0] and not frameworks.is_kept(name, [Found(parts[0], "")]):
+        if "*" in parts[0] and not frameworks.is_kept(name, [FoundHabit(parts[0], "")]):
             continue
         if len(parts) == 1:
             yield path

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from headway_agent.formats.file_content import Broken, Unsure
+from headway_agent.formats.file_content import BrokenFile, UnsureFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def check_zip(content: Content) -> str:
     step = max(1, len(found) // LOCAL_HEADERS_MAX)
     for index, (name, at, _) in enumerate(found):
         if (index % step == 0 or index == len(found) - 1) and content.exactly(at, 4) != b"PK\x03\x04":
-            raise Broken(f"{name.decode('utf-8', 'replace')} is not where the directory says")
+            raise BrokenFile(f"{name.decode('utf-8', 'replace')} is not where the directory says")
     return _zip_kind([name for name, _, _ in found])
 
 
@@ -34,15 +34,15 @@ def zip_entries(content: Content) -> list[tuple[bytes, int, int]]:
     tail_at, entries, directory_bytes, directory_at = _zip_end(content)
     before = tail_at - directory_bytes - directory_at
     if before > 0:
-        raise Unsure("several archives one after the other")
+        raise UnsureFile("several archives one after the other")
     if before < 0:
-        raise Broken("its directory lies outside")
+        raise BrokenFile("its directory lies outside")
     if directory_bytes > DIRECTORY_BYTES_MAX:
-        raise Unsure("a very large directory")
+        raise UnsureFile("a very large directory")
     found = _listed(content.exactly(directory_at, directory_bytes), entries)
     for name, at, size in found:
         if at + 30 + len(name) + size > directory_at:
-            raise Broken(f"{name.decode('utf-8', 'replace')} lies outside")
+            raise BrokenFile(f"{name.decode('utf-8', 'replace')} lies outside")
     return found
 
 
@@ -57,7 +57,7 @@ def _zip_end(content: Content) -> tuple[int, int, int, int]:
         if at >= 0:
             break
     else:
-        raise Broken("its directory at the end is missing")
+        raise BrokenFile("its directory at the end is missing")
     entries, size, offset = struct.unpack_from("<HII", tail, at + 10)
     end_at = content.size - len(tail) + at
     if at >= 20 and tail[at - 20 : at - 16] == b"PK\x06\x07" and (entries, size, offset) != (0, 0, 0):
@@ -66,7 +66,7 @@ def _zip_end(content: Content) -> tuple[int, int, int, int]:
             at64 = end_at - 20 - 56  # Where there is another archive in front, all places are told from its end on.
         record = content.some(at64, 56)
         if len(record) < 56 or record[:4] != b"PK\x06\x06":
-            raise Broken("its directory at the end is missing")
+            raise BrokenFile("its directory at the end is missing")
         entries, size, offset = struct.unpack_from("<QQQ", record, 32)
         end_at = at64
     return end_at, entries, size, offset
@@ -87,7 +87,7 @@ def _listed(directory: bytes, count: int) -> list[tuple[bytes, int, int]]:
         found.append((name, offset, stored))
         at += 46 + name_bytes + extra_bytes + comment_bytes
     if at != len(directory) or len(found) != count:
-        raise Broken("its directory at the end is damaged")
+        raise BrokenFile("its directory at the end is damaged")
     return found
 
 
@@ -102,7 +102,7 @@ def _zip64(extra: bytes, stored: int, size: int, offset: int) -> tuple[int, int]
             stored = large.pop(0) if stored == 0xFFFFFFFF else stored
             return stored, large.pop(0) if offset == 0xFFFFFFFF else offset
         at += 4 + length
-    raise Broken("its directory at the end is damaged")
+    raise BrokenFile("its directory at the end is damaged")
 
 
 def _zip_kind(names: list[bytes]) -> str:
@@ -122,9 +122,9 @@ def check_tar(content: Content) -> str:
         if not header.strip(b"\0"):
             return ""
         if header[257:262] != b"ustar":
-            raise Unsure("an unknown entry")
+            raise UnsureFile("an unknown entry")
         at += TAR_BLOCK_BYTES * (1 + -(-_tar_size(header[124:136]) // TAR_BLOCK_BYTES))
-    raise Unsure("very many entries")
+    raise UnsureFile("very many entries")
 
 
 def _tar_size(field: bytes) -> int:

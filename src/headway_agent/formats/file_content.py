@@ -11,11 +11,11 @@ READ_BYTES_MAX = 96 << 20  # Over all looks at one file: more is no cheap check.
 HEAD_BYTES = 4096
 
 
-class Broken(Exception):
+class BrokenFile(Exception):
     """The structure says more than there is; the text says what."""
 
 
-class Unsure(Exception):
+class UnsureFile(Exception):
     """It cannot be told cheaply."""
 
 
@@ -31,13 +31,13 @@ class Content:
         """As much of it as there is."""
         self._left -= max(count, 0)
         if self._left < 0:
-            raise Unsure("too much to read")
+            raise UnsureFile("too much to read")
         return os.pread(self.fd, count, at) if count > 0 and 0 <= at < self.size else b""
 
     def exactly(self, at: int, count: int) -> bytes:
         if at + count > self.size:
-            raise Broken(f"ends at {self.size} bytes; at least {at + count} are expected")
+            raise BrokenFile(f"ends at {self.size} bytes; at least {at + count} are expected")
         found = self.some(at, count)
         if len(found) < count:
-            raise Broken("became shorter")
+            raise BrokenFile("became shorter")
         return found

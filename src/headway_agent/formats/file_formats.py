@@ -11,7 +11,7 @@ import stat
 from collections import namedtuple
 
 from headway_agent.formats.archives import check_tar, check_zip
-from headway_agent.formats.file_content import Broken, Content, Unsure
+from headway_agent.formats.file_content import BrokenFile, Content, UnsureFile
 from headway_agent.formats.pickles import Cut, Odd, Skim, TooLong
 from headway_agent.formats.tensor_files import (
     begins_as_msgpack,
@@ -91,11 +91,11 @@ def _check(fd: int, size: int, name: str) -> Verdict:
         if looks is None:
             return Verdict(UNKNOWN, kind, "")
         return Verdict(WHOLE, looks(content) or kind, "")
-    except Broken as problem:
+    except BrokenFile as problem:
         return Verdict(CUT, kind, str(problem))
     except Cut:
         return Verdict(CUT, kind, "has no end")
-    except (Unsure, Odd, TooLong) as problem:
+    except (UnsureFile, Odd, TooLong) as problem:
         return Verdict(UNKNOWN, kind, str(problem))
     except OSError:
         raise
@@ -156,7 +156,7 @@ def _format_by_ending(content: Content) -> tuple[str, Callable[[Content], str] |
 
 
 def _headless(content: Content) -> str:
-    raise Broken("does not begin as its ending promises")
+    raise BrokenFile("does not begin as its ending promises")
 
 
 # --- pickles --------------------------------------------------------------------------------------------------------
@@ -188,30 +188,30 @@ def _json(content: Content) -> str:
         json.loads(data.decode("utf-8-sig"))
         return ""
     except UnicodeDecodeError as problem:
-        raise Broken("has no end") if problem.end >= len(data) else Unsure("not in UTF-8") from None
+        raise BrokenFile("has no end") if problem.end >= len(data) else UnsureFile("not in UTF-8") from None
     except json.JSONDecodeError as problem:
         if problem.msg == "Extra data":
             return _json_lines(content)
         if "Unterminated string" in problem.msg or problem.pos >= len(problem.doc.rstrip()) - len("-Infinity"):
-            raise Broken("has no end") from None
-        raise Unsure("cannot be read as JSON") from None
+            raise BrokenFile("has no end") from None
+        raise UnsureFile("cannot be read as JSON") from None
 
 
 def _surely_json(content: Content) -> str:
     """By its beginning only: one that cannot be read may be something else."""
     try:
         return _json(content)
-    except Broken as problem:
-        raise Unsure(str(problem)) from None
+    except BrokenFile as problem:
+        raise UnsureFile(str(problem)) from None
 
 
 def _long_json(content: Content) -> str:
     """Too long to be read: one that is laid out ends in a bracket at the beginning of a line."""
     tail = content.some(content.size - 64, 64).rstrip()
     if tail[-1:] not in (b"}", b"]"):
-        raise Broken("has no end")
+        raise BrokenFile("has no end")
     if tail[-2:-1] != b"\n":
-        raise Unsure("too long to be read")
+        raise UnsureFile("too long to be read")
     return ""
 
 
@@ -224,7 +224,7 @@ def _json_lines(content: Content) -> str:
         try:
             json.loads(tail.rpartition(b"\n")[2])
         except ValueError:
-            raise Broken("its last line has no end") from None
+            raise BrokenFile("its last line has no end") from None
     return "lines"
 
 
@@ -232,7 +232,7 @@ def _lines(content: Content) -> str:
     if content.ending in (".jsonl", ".ndjson"):
         return _json_lines(content)
     if content.some(content.size - 1, 1) != b"\n":
-        raise Unsure("its last line has no end, and may need none")
+        raise UnsureFile("its last line has no end, and may need none")
     return ""
 
 
@@ -240,5 +240,5 @@ def _same_ends(content: Content) -> str:
     """The last bytes are the first again."""
     magic = content.head[:4] if content.head[:1] == b"P" else content.head[:6]
     if content.size < 2 * len(magic) or content.some(content.size - len(magic), len(magic)) != magic:
-        raise Broken("its directory at the end is missing")
+        raise BrokenFile("its directory at the end is missing")
     return ""

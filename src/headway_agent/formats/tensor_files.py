@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from headway_agent.formats.file_content import HEAD_BYTES, Broken, Unsure
+from headway_agent.formats.file_content import HEAD_BYTES, BrokenFile, UnsureFile
 from headway_agent.formats.pickles import Skim
 
 TYPE_CHECKING = False
@@ -40,15 +40,15 @@ def check_safetensors(content: Content) -> str:
 
     (length,) = struct.unpack("<Q", content.exactly(0, 8))
     if length > HEADER_BYTES_MAX:
-        raise Unsure("a very large header")
+        raise UnsureFile("a very large header")
     try:
         header = json.loads(content.exactly(8, length))
     except ValueError:
-        raise Broken("its header is damaged") from None
+        raise BrokenFile("its header is damaged") from None
     ends = [each["data_offsets"][1] for name, each in header.items() if name != "__metadata__"]
     expected = 8 + length + max(ends, default=0)
     if content.size != expected:
-        raise Broken(f"is {content.size} bytes; its header says {expected}")
+        raise BrokenFile(f"is {content.size} bytes; its header says {expected}")
     return ""
 
 
@@ -65,12 +65,12 @@ def _npy_end(content: Content, at: int) -> int:
     start = content.exactly(at, 10)
     end: int
     if start[:6] != b"\x93NUMPY":
-        raise Broken("has bytes behind its array") if at == 0 else Unsure("not only arrays")
+        raise BrokenFile("has bytes behind its array") if at == 0 else UnsureFile("not only arrays")
     wide = start[6] > 1
     (length,) = struct.unpack("<I" if wide else "<H", content.exactly(at + 8, 4 if wide else 2))
     begin = at + (12 if wide else 10)
     if length > HEAD_BYTES * 16:
-        raise Unsure("a very large header")
+        raise UnsureFile("a very large header")
     header = ast.literal_eval(content.exactly(begin, length).decode("latin-1").strip())
     items = 1
     for side in header["shape"]:
@@ -86,7 +86,7 @@ def _item_bytes(descr: object) -> int:
     if isinstance(descr, str):
         return int(descr[2:].split("[")[0]) * (4 if descr[1] == "U" else 1)
     if not isinstance(descr, list):
-        raise Unsure("an unknown type of item")
+        raise UnsureFile("an unknown type of item")
     total = 0
     for field in descr:
         count = 1
@@ -118,11 +118,11 @@ def check_hdf5(content: Content) -> str:
         places = content.exactly(base + 12, 4 * width)
         end = int.from_bytes(places[2 * width : 3 * width], "little")
         if flags & 0x05:
-            raise Broken("was not closed by its writer")
+            raise BrokenFile("was not closed by its writer")
     else:
-        raise Unsure("a newer format")
+        raise UnsureFile("a newer format")
     if content.size not in (end, base + end):
-        raise Broken(f"is {content.size} bytes; its header says {end}")
+        raise BrokenFile(f"is {content.size} bytes; its header says {end}")
     return ""
 
 
@@ -141,7 +141,7 @@ def check_old_torch(content: Content) -> str:
         at += 8 + int.from_bytes(content.exactly(at, 8), "little") * widths[key]
     content.exactly(at, 0)
     if at < content.size:
-        raise Unsure("has bytes behind its storages")
+        raise UnsureFile("has bytes behind its storages")
     return ""
 
 
@@ -152,10 +152,10 @@ def _storage(name: str) -> str:
 
 def check_gguf(content: Content) -> str:
     """A header, values by name, then what each tensor is and where it begins."""
-    reader = Reader(content, 4)
+    reader = HeaderReader(content, 4)
     version, tensors, values = reader.number(4), reader.number(8), reader.number(8)
     if version not in (2, 3):
-        raise Unsure("another version")
+        raise UnsureFile("another version")
     alignment = 32
     for _ in range(reader.counted(values)):
         key, kind = reader.string(), reader.number(4)
@@ -173,7 +173,7 @@ def check_gguf(content: Content) -> str:
     return ""
 
 
-class Reader:
+class HeaderReader:
     """Numbers and strings one after the other."""
 
     def __init__(self, content: Content, at: int = 0) -> None:
@@ -187,7 +187,7 @@ class Reader:
             self._content.exactly(self.at, 0)
             self._window, self._base, begin = self._content.some(self.at, max(count, 1 << 16)), self.at, 0
             if len(self._window) < count:
-                raise Broken(f"ends at {self._content.size} bytes; at least {self.at + count} are expected")
+                raise BrokenFile(f"ends at {self._content.size} bytes; at least {self.at + count} are expected")
         self.at += count
         return self._window[begin : begin + count]
 
@@ -198,7 +198,7 @@ class Reader:
         """That many more things are to be read; there is a limit."""
         self._left -= count
         if self._left < 0:
-            raise Unsure("too much to read")
+            raise UnsureFile("too much to read")
         return count
 
     def over(self, count: int) -> None:
@@ -253,7 +253,7 @@ def begins_as_msgpack(head: bytes) -> bool:
 
 
 def check_msgpack(content: Content) -> str:
-    reader = Reader(content)
+    reader = HeaderReader(content)
     while reader.at < content.size:
         left = 1
         while left:
@@ -262,7 +262,7 @@ def check_msgpack(content: Content) -> str:
     return ""
 
 
-def over_msgpack(reader: Reader) -> int:
+def over_msgpack(reader: HeaderReader) -> int:
     """Go behind one thing, and return how many are in it that come next."""
     first = reader.number(1)
     if first <= 0x7F or first >= 0xE0:
@@ -276,7 +276,7 @@ def over_msgpack(reader: Reader) -> int:
         reader.over(_MSGPACK_FIXED[first])
         return 0
     if first not in _MSGPACK_SIZED:
-        raise Unsure("not msgpack")
+        raise UnsureFile("not msgpack")
     width, more, things = _MSGPACK_SIZED[first]
     count = reader.number(width, "big")
     if not things:

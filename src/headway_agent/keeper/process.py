@@ -247,7 +247,7 @@ class Keeper:
             self.spawned.append([task.key, moment, *table.watch_of(task).values()])
         os.chdir("/")  # Not to keep a user's directory busy.
 
-    def _grant(self, task: table.Task) -> None:
+    def _grant(self, task: table.KeeperTask) -> None:
         task.group = rank_limits.group_for(self.node_dir.path, task.key, task.limits)
         if task.group is None and task.limits.get("memory_bytes"):
             self.log.say("memory is watched", task=task.key, reason="no control group is granted to us here")
@@ -256,7 +256,7 @@ class Keeper:
         if task.limits.get("pin_cpus") and not task.cpus:
             self.log.say("not pinned", task=task.key, reason="too few processors are free of other pinned tasks")
 
-    def _start_rank(self, task: table.Task, rank: table.Rank, how: Any, launch: Any) -> None:
+    def _start_rank(self, task: table.KeeperTask, rank: table.Rank, how: Any, launch: Any) -> None:
         env = dict(launch["base"])
         env.update(how["env"])
         for name, value in launch["go_env"].items():
@@ -300,7 +300,7 @@ class Keeper:
             if number:
                 self._send_signals([(leader, number) for leader in groups], [])
 
-    def _stay(self, task: table.Task, now: float) -> None:
+    def _stay(self, task: table.KeeperTask, now: float) -> None:
         """Keep the place of a failed task for a look: a process with its environment, in its directory, that waits."""
         how, env = self.places[task.key]
         waits = ["/bin/sh", "-c", "trap '' TERM HUP INT; exec sleep \"$0\"", str(int(task.stay["s"]) + 60)]
@@ -332,7 +332,7 @@ class Keeper:
             if not alive:  # It took off its tag, but all that can have started it have ended.
                 self.orphans[pid] = next(iter(suspects & set(self.table.finishing)), next(iter(self.table.finishing)))
 
-    def _over(self, task: table.Task) -> None:
+    def _over(self, task: table.KeeperTask) -> None:
         if task.group is not None:
             task.group.remove()
         task.cpus = ()

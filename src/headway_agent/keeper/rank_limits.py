@@ -13,12 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, Mapping, Sequence
 
-    from headway_agent.node.cgroups import Group
+    from headway_agent.node.cgroups import ControlGroup
 
 SHELL = "/bin/sh"
 
 
-def group_for(node_path: str, task: str, limits: Mapping[str, Any]) -> Group | None:
+def group_for(node_path: str, task: str, limits: Mapping[str, Any]) -> ControlGroup | None:
     memory_bytes = int(limits.get("memory_bytes") or 0)
     if not memory_bytes:
         return None
@@ -27,7 +27,7 @@ def group_for(node_path: str, task: str, limits: Mapping[str, Any]) -> Group | N
     return cgroups.make(node_path, task, memory_bytes)
 
 
-def words_before(group: Group | None, limits: Mapping[str, Any]) -> list[str]:
+def words_before(group: ControlGroup | None, limits: Mapping[str, Any]) -> list[str]:
     """The shell before the program, which follows as `$0` with its arguments; nothing where none is needed."""
     script = ""
     if group is not None:

@@ -48,7 +48,9 @@ def sweep(node_dir: NodeDir, generation: int, ranks: Iterable[keeper_table.Rank]
     return len(signalled)
 
 
-def victims(seen: list[processes.Seen], suspects: list[tuple[int, float]], node_path: str, generation: int) -> set[int]:
+def victims(
+    seen: list[processes.SeenProcess], suspects: list[tuple[int, float]], node_path: str, generation: int
+) -> set[int]:
     """The pids to end: ranks of the journal, their sessions, all that carry our tag, and the descendants of those."""
     born = dict(suspects)
     spared = {os.getpid(), 1}
@@ -70,7 +72,7 @@ def victims(seen: list[processes.Seen], suspects: list[tuple[int, float]], node_
     return found
 
 
-def _is_ours(each: processes.Seen, born: dict[int, float]) -> bool:
+def _is_ours(each: processes.SeenProcess, born: dict[int, float]) -> bool:
     """A session of the journal is ours unless its leader is a younger process that got the same pid."""
     began_s = born.get(each.session)
     if began_s is None or each.born_s < began_s - processes.BORN_SLACK_S:

@@ -36,7 +36,7 @@ class Rank:
         self.group_gone = False
 
 
-class Task:
+class KeeperTask:
     __slots__ = (
         "address",
         "cpus",
@@ -91,11 +91,11 @@ class Table:
     """All tasks of this keeper, with the lease that they run under."""
 
     def __init__(self) -> None:
-        self.tasks: dict[str, Task] = {}
-        self.by_pid: dict[int, tuple[Task, Rank]] = {}
-        self.waiting: list[Task] = []  # `go` was given; ranks not started yet.
-        self.stopping: dict[str, Task] = {}  # Signalled, and something of it is alive.
-        self.finishing: dict[str, Task] = {}  # All ranks exited; descendants may be left.
+        self.tasks: dict[str, KeeperTask] = {}
+        self.by_pid: dict[int, tuple[KeeperTask, Rank]] = {}
+        self.waiting: list[KeeperTask] = []  # `go` was given; ranks not started yet.
+        self.stopping: dict[str, KeeperTask] = {}  # Signalled, and something of it is alive.
+        self.finishing: dict[str, KeeperTask] = {}  # All ranks exited; descendants may be left.
         self.deadline_s = 0.0
         self.granted_s = 0.0
         self.grace_s_max = 0.0
@@ -122,7 +122,9 @@ class Table:
         key = launch["task"]
         if key in self.tasks:
             return
-        task = Task(key, float(launch.get("grace_s", 30.0)), launch.get("address", ""), int(launch.get("port", 0)))
+        task = KeeperTask(
+            key, float(launch.get("grace_s", 30.0)), launch.get("address", ""), int(launch.get("port", 0))
+        )
         task.launch = launch
         task.notice_signal = int(launch.get("notice_signal", SIGTERM))
         task.limits = launch.get("limits") or {}
@@ -144,19 +146,19 @@ class Table:
         self.waiting.append(task)
         return []
 
-    def begun(self, task: Task, started_at: float) -> Record:
+    def begun(self, task: KeeperTask, started_at: float) -> Record:
         task.started_at = started_at
         return ["begin", task.key, task.grace_s, task.address, task.port, started_at, [r.number for r in task.ranks]]
 
-    def spawned(self, task: Task, rank: Rank, pid: int, now: float) -> Record:
+    def spawned(self, task: KeeperTask, rank: Rank, pid: int, now: float) -> Record:
         rank.pid, rank.born_s = pid, now
         self.by_pid[pid] = (task, rank)
         return ["spawn", task.key, rank.number, pid, round(now, 2)]
 
-    def failed_to_start(self, task: Task, rank: Rank, exit_code: int, note: str) -> Record:
+    def failed_to_start(self, task: KeeperTask, rank: Rank, exit_code: int, note: str) -> Record:
         return self._exit(task, rank, [exit_code, None, "", False, note])
 
-    def _never(self, task: Task, why: str, note: str) -> list[Record]:
+    def _never(self, task: KeeperTask, why: str, note: str) -> list[Record]:
         records = [self.begun(task, 0.0)]
         return records + [self._exit(task, rank, [None, None, why, False, note]) for rank in task.ranks]
 
@@ -174,7 +176,7 @@ class Table:
         record = self._exit(task, rank, [exit_code, signal, task.why, oom, note])
         return [*record, at] if at else record
 
-    def _exit(self, task: Task, rank: Rank, exit: list[Any]) -> Record:
+    def _exit(self, task: KeeperTask, rank: Rank, exit: list[Any]) -> Record:
         rank.exit = exit
         if not rank.pid:
             rank.group_gone = True
@@ -183,7 +185,7 @@ class Table:
             self.finishing[task.key] = task
         return ["exit", task.key, rank.number, *exit]
 
-    def over(self, task: Task) -> Record:
+    def over(self, task: KeeperTask) -> Record:
         """Nothing of it is alive any more."""
         task.phase = OVER
         self.finishing.pop(task.key, None)
@@ -210,14 +212,14 @@ class Table:
         self.stopping[key] = task
         return (_signals(task, task.notice_signal) if first and grace_s > 0 else []), []
 
-    def wants_to_stay(self, task: Task) -> bool:
+    def wants_to_stay(self, task: KeeperTask) -> bool:
         """Whether the place of a task whose ranks have all exited is to be kept: one of them failed by itself."""
         if not task.stay or task.stay_pid or task.forget:
             return False
         spared = (0, *task.stay.get("not", ()))
         return any(rank.exit and rank.pid and not rank.exit[2] and rank.exit[0] not in spared for rank in task.ranks)
 
-    def stays(self, task: Task, pid: int, now: float) -> None:
+    def stays(self, task: KeeperTask, pid: int, now: float) -> None:
         """A process of ours holds the place; the end of it is like the end of a grace."""
         task.stay_pid, task.killed = pid, False
         task.kill_at_s = now + float(task.stay["s"])
@@ -251,7 +253,7 @@ class Table:
                 signals += _signals(task, SIGKILL)
         return signals, records
 
-    def leftover_signal(self, task: Task, now: float) -> int:
+    def leftover_signal(self, task: KeeperTask, now: float) -> int:
         """What to send to the descendants that outlived a task's ranks: SIGTERM once, then SIGKILL; 0 for nothing."""
         if task.killed or task.stay_pid:
             return SIGKILL  # While the place is kept, nothing else of it may go on.
@@ -272,7 +274,7 @@ class Table:
             times += [first_s] if first_s > now else [self.stop_by_s(task.grace_s) for task in self._unwarned()]
         return min(times) if times else None
 
-    def _unwarned(self) -> list[Task]:
+    def _unwarned(self) -> list[KeeperTask]:
         """Tasks that the end of the lease would find alive: not told to end, or with a grace beyond it."""
         kill_by_s = self.kill_by_s()
         going = [task for task in self.tasks.values() if task.phase == GOING and task.key not in self.finishing]
@@ -301,7 +303,7 @@ class Table:
         ]
 
 
-def watch_of(task: Task) -> dict[str, Any]:
+def watch_of(task: KeeperTask) -> dict[str, Any]:
     """What the agent must know to watch a task that is limited; nothing for all others."""
     if not task.limits or task.phase != GOING:
         return {}
@@ -310,7 +312,7 @@ def watch_of(task: Task) -> dict[str, Any]:
     return {"watch": watch}
 
 
-def _signals(task: Task, signal: int) -> list[Signal]:
+def _signals(task: KeeperTask, signal: int) -> list[Signal]:
     return [(rank.pid, signal) for rank in task.ranks if rank.pid and rank.exit is None]
 
 
@@ -339,7 +341,7 @@ def replay(lines: Iterable[bytes]) -> Table:
 def _apply(table: Table, record: Record) -> None:
     kind, key = record[0], record[1]
     if kind == "begin":
-        task = Task(key, record[2], record[3], record[4])
+        task = KeeperTask(key, record[2], record[3], record[4])
         task.started_at, task.phase = record[5], GOING
         task.ranks = [Rank(number) for number in record[6]]
         table.tasks[key] = task

@@ -52,7 +52,7 @@ exit $code"""
 )
 
 
-class Line:
+class DaemonLine:
     """One connection between two nodes of a gang: words as lines of JSON."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -95,12 +95,12 @@ def _proven(role: str, nonce: str, rank: int, said: object) -> bool:
 # --- the first node ---------------------------------------------------------------------------------------------------
 
 
-class Lead:
+class LaunchLead:
     """Who hangs on to us, and what runs there for mpirun."""
 
     def __init__(self) -> None:
-        self.holders: dict[int, Line] = {}
-        self.waiting: dict[tuple[int, str], Line] = {}  # Calls of `reach`, by node and number.
+        self.holders: dict[int, DaemonLine] = {}
+        self.waiting: dict[tuple[int, str], DaemonLine] = {}  # Calls of `reach`, by node and number.
         self.changed = threading.Condition()
         self.failed = ""  # What ended badly first, and where.
         self.code = 0
@@ -121,7 +121,7 @@ class Lead:
         threading.Thread(target=accept, daemon=True).start()
 
     def _served(self, serve: Any, connection: socket.socket) -> None:
-        line = Line(connection)
+        line = DaemonLine(connection)
         try:
             connection.settimeout(ANSWER_S_MAX)
             serve(line)
@@ -130,7 +130,7 @@ class Lead:
         finally:
             line.close()
 
-    def holder(self, line: Line) -> None:
+    def holder(self, line: DaemonLine) -> None:
         """Another node: it proves who it is, we prove who we are, and then we hear how its commands end."""
         nonce = secrets.token_hex(16)
         line.say(nonce=nonce)
@@ -154,7 +154,7 @@ class Lead:
             for number in left:
                 self._end(rank, number, LOST)
 
-    def reached(self, line: Line) -> None:
+    def reached(self, line: DaemonLine) -> None:
         """mpirun wants a command on another node."""
         asked = line.hear()
         rank, number = int(asked["node"]), secrets.token_hex(8)
@@ -201,7 +201,7 @@ def lead(words: list[str], own: Sequence[str] | None = None) -> int:
             f"name it with {CHOSEN}, or use --launcher plain\n"
         )
         return NOT_FOUND
-    leading = Lead()
+    leading = LaunchLead()
     signal.signal(signal.SIGTERM, lambda *_: leading.stop())  # mpirun is told too, and knows how its ranks are to end.
     place = tempfile.mkdtemp(prefix="headway-mpi-")  # The path of a socket must be short.
     listener, door = _listening(), socket.socket(socket.AF_UNIX)
@@ -219,7 +219,7 @@ def lead(words: list[str], own: Sequence[str] | None = None) -> int:
 
 
 def _mpirun(
-    program: str, place: str, leading: Lead, hosts: str, world: int, command: list[str], own: Sequence[str]
+    program: str, place: str, leading: LaunchLead, hosts: str, world: int, command: list[str], own: Sequence[str]
 ) -> int:
     names = names_of(os.environ.get("HEADWAY_NODES", "127.0.0.1").split(","))
     agent = f"{place}/reach"
@@ -247,7 +247,7 @@ def _open_mpi(program: str, agent: str, names: list[str], words: list[str], comm
     return _as_code(subprocess.call([program, *root, *words, OPEN_MPI_RANK, "sh", *command], env=env))
 
 
-def _hydra(program: str, agent: str, leading: Lead, words: list[str], command: list[str]) -> int:
+def _hydra(program: str, agent: str, leading: LaunchLead, words: list[str], command: list[str]) -> int:
     """MPICH's mpirun. Its daemons call back by this node's address: nobody else need know its name."""
     note = f"{os.path.dirname(agent)}/failed"
     env = dict(os.environ, **{CWD: os.getcwd(), FAILED: note})
@@ -324,7 +324,7 @@ def reach(words: list[str]) -> int:
         return LOST
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(door)
-        line = Line(connection)
+        line = DaemonLine(connection)
         line.say(node=names.index(rest[0]), command=" ".join(rest[1:]))
         try:
             said = line.hear()
@@ -352,7 +352,7 @@ def hold() -> int:
                 sys.stderr.write(f"headway: the first node at {address[0]}:{address[1]} cannot be reached: {error}\n")
                 return LOST
             time.sleep(0.2)
-    line = Line(connection)
+    line = DaemonLine(connection)
     started: list[subprocess.Popen[bytes]] = []
     try:
         if not _introduced(line):
@@ -374,14 +374,14 @@ def hold() -> int:
         line.close()
 
 
-def _introduced(line: Line) -> bool:
+def _introduced(line: DaemonLine) -> bool:
     rank, nonce = int(os.environ.get("HEADWAY_NODE_RANK", "0")), secrets.token_hex(16)
     asked = line.hear()
     line.say(node=rank, nonce=nonce, proof=proof("hold", str(asked["nonce"]), rank))
     return _proven("lead", nonce, rank, line.hear().get("proof"))
 
 
-def _begin(line: Line, number: str, command: str) -> subprocess.Popen[bytes]:
+def _begin(line: DaemonLine, number: str, command: str) -> subprocess.Popen[bytes]:
     # Beside the list of hosts, in the directory of the task, which goes with it.
     note = f"{os.path.dirname(os.environ.get('HEADWAY_HOSTFILE', ''))}/mpi-failed-{number}"
     env = dict(os.environ, **{CWD: os.getcwd(), FAILED: note})

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Mapping, Sequence
 
     from headway_agent.decide.facts_and_acts import Fact
-    from headway_agent.limits.rules import Verdict, Watch
-    from headway_agent.limits.sampler import Watcher
+    from headway_agent.limits.rules import LimitVerdict, Watch
+    from headway_agent.limits.sampler import UsageSampler
     from headway_agent.node.directory import NodeDir
 
 LIMIT_FILE = "limit.json"
 
 
-class Overseer:
+class LimitEnforcer:
     """`storage` makes a store of its own for this thread, which says where it put a thing.
 
     `post` hands a fact to the main loop.
@@ -38,7 +38,7 @@ class Overseer:
         environ: Mapping[str, str],
     ) -> None:
         self._node_dir, self._storage, self._post, self._environ = node_dir, storage, post, environ
-        self._watcher: Watcher | None = None
+        self._watcher: UsageSampler | None = None
 
     def watch(self, key: str, told: Mapping[str, Any]) -> None:
         """Begin to watch a task that the keeper has started, if there is anything to be watched."""
@@ -50,7 +50,7 @@ class Overseer:
         )
         if watch.needed:
             if self._watcher is None:
-                self._watcher = sampler.Watcher(self._node_dir.task, self._found)
+                self._watcher = sampler.UsageSampler(self._node_dir.task, self._found)
             self._watcher.watch(watch)
 
     def forget(self, key: str) -> None:
@@ -58,7 +58,7 @@ class Overseer:
         for what in (*watch.warned, "end") if watch is not None else ():
             self._post(Troubled(f"{what} of {key}", ""))
 
-    def _found(self, watch: Watch, verdict: Verdict) -> None:
+    def _found(self, watch: Watch, verdict: LimitVerdict) -> None:
         if verdict.do == "warn":
             self._post(Troubled(f"{verdict.what} of {watch.task}", verdict.detail))
             return
@@ -73,7 +73,7 @@ class Overseer:
             pass  # It is gone, or the disk is full: it is stopped all the same.
         self._post(LimitReached(watch.task, verdict.cause, verdict.grace_s))
 
-    def _dump(self, watch: Watch, verdict: Verdict) -> None:
+    def _dump(self, watch: Watch, verdict: LimitVerdict) -> None:
         import hashlib  # Here: an idle node need not carry it.
 
         from headway_agent.limits import stack_dump

@@ -60,7 +60,7 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LimitVerdict:
     """What is to be done: `warn` (an empty detail takes a warning back), or `stop`, with a stack dump before it."""
 
     do: str
@@ -78,7 +78,7 @@ def period_s(watch: Watch) -> float:
     return PERIOD_S / 4 if watch.memory_bytes_max else PERIOD_S
 
 
-def judge(watch: Watch, sample: Sample, now: float) -> list[Verdict]:
+def judge(watch: Watch, sample: Sample, now: float) -> list[LimitVerdict]:
     """What follows from one sample. A task is stopped once, for the first limit that it goes beyond."""
     if watch.ended:
         return []
@@ -89,27 +89,27 @@ def judge(watch: Watch, sample: Sample, now: float) -> list[Verdict]:
     return [each for each in found if each.do != "stop"] + stops[:1]
 
 
-def _memory(watch: Watch, sample: Sample) -> list[Verdict]:
+def _memory(watch: Watch, sample: Sample) -> list[LimitVerdict]:
     most, used = watch.memory_bytes_max, sample.memory_bytes
     if not most:
         return []
     if used > most:
         said = f"it used {show(used)} of memory; its limit is {show(most)}"
-        return [Verdict("stop", "memory", said, "out_of_memory")]
+        return [LimitVerdict("stop", "memory", said, "out_of_memory")]
     return _warn(watch, "memory", used > most * WARN_AT, f"uses {show(used)} of its {show(most)} of memory")
 
 
-def _output(watch: Watch, sample: Sample) -> list[Verdict]:
+def _output(watch: Watch, sample: Sample) -> list[LimitVerdict]:
     most, used = watch.output_bytes_max, sample.output_bytes
     if not most:
         return []
     if used > most:
         said = f"its checkpoints and output take {show(used)}; its limit is {show(most)}"
-        return [Verdict("stop", "output", said, "output_limit", watch.grace_s)]
+        return [LimitVerdict("stop", "output", said, "output_limit", watch.grace_s)]
     return _warn(watch, "output", used > most * WARN_AT, f"has written {show(used)} of the {show(most)} that it may")
 
 
-def _stalled(watch: Watch, sample: Sample, now: float) -> list[Verdict]:
+def _stalled(watch: Watch, sample: Sample, now: float) -> list[LimitVerdict]:
     if not watch.stalled_s:
         return []
     if sample.signs != watch.signs or not watch.moved_at_s:
@@ -117,20 +117,20 @@ def _stalled(watch: Watch, sample: Sample, now: float) -> list[Verdict]:
     still_s = now - watch.moved_at_s
     said = f"no log line, metric, checkpoint or disk write for {still_s:.0f} s"
     if still_s >= watch.stalled_s:
-        return [Verdict("stop", "stalled", said, "stalled", watch.grace_s, dump=True)]
+        return [LimitVerdict("stop", "stalled", said, "stalled", watch.grace_s, dump=True)]
     warning = f"{said}; it is stopped after {watch.stalled_s:.0f} s"
     return _warn(watch, "stalled", still_s >= watch.stalled_s * WARN_STALLED_AT, warning)
 
 
-def _warn(watch: Watch, what: str, wrong: bool, detail: str) -> list[Verdict]:
+def _warn(watch: Watch, what: str, wrong: bool, detail: str) -> list[LimitVerdict]:
     """Say it once when it begins, and once when it is over."""
     if wrong == (what in watch.warned):
         return []
     if wrong:
         watch.warned.add(what)
-        return [Verdict("warn", what, detail)]
+        return [LimitVerdict("warn", what, detail)]
     watch.warned.discard(what)
-    return [Verdict("warn", what)]
+    return [LimitVerdict("warn", what)]
 
 
 def show(count: float) -> str:

@@ -19,17 +19,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterable
 
-    from headway_agent.limits.rules import Verdict, Watch
+    from headway_agent.limits.rules import LimitVerdict, Watch
 
 COUNTED = ("checkpoints", "output")
 SIGNS = ("checkpoints", "output", "sdk")
 ENTRIES_MAX = 200_000  # Of one look; a tree that is larger than this is counted as far as it was seen.
 
 
-class Watcher:
+class UsageSampler:
     """The watches of this node. `found(watch, verdict)` is called on the thread that looks."""
 
-    def __init__(self, directory_of: Callable[[str], str], found: Callable[[Watch, Verdict], None]) -> None:
+    def __init__(self, directory_of: Callable[[str], str], found: Callable[[Watch, LimitVerdict], None]) -> None:
         self._directory_of, self._found = directory_of, found
         self._lock = threading.Condition()
         self._watches: dict[str, Watch] = {}

@@ -29,6 +29,7 @@ from headway_agent.decide.decide import (
     KeeperListed,
     Kept,
     Lease,
+    NodeState,
     NotAnswered,
     NoticeHeard,
     OutputShrank,
@@ -37,7 +38,6 @@ from headway_agent.decide.decide import (
     RankExited,
     Shipped,
     Spawned,
-    State,
     Stays,
     Stop,
     Superseded,
@@ -62,11 +62,11 @@ from headway_agent.loop.pace import OLDER_LEADER, PAUSE_S_MAX, WENT_BACK, Line, 
 from headway_agent.node import granted, settled_tasks
 from headway_agent.node.directory import LEFT, ORDERED, FactLog, NodeDir, Taken, boottime_s, remove_tree
 from headway_agent.node.task_dirs import TaskDirs
-from headway_agent.node.threads import Courier, Inbox
+from headway_agent.node.threads import BackgroundThread, Inbox
 from headway_agent.objects import remote
 from headway_agent.output import packs
 from headway_agent.prepare import steps
-from headway_agent.server_link.http import Connection, Home
+from headway_agent.server_link.http import Connection, ServerHome
 from headway_agent.visits.serve import Visits
 
 TYPE_CHECKING = False
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
     from headway_agent.decide.decide import Act, Fact
     from headway_agent.files.inotify import Watcher
-    from headway_agent.files.uploader import Checkpointer
+    from headway_agent.files.uploader import Uploader
 
 OWN = (sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]))  # How this program is started again.
 ANSWER_S_MAX = 30.0  # Beyond the time for which the server may hold a sync.
@@ -95,7 +95,7 @@ class Agent:
         self.log = FactLog(node_dir.file("agent.log"))
         self.address = flags.get("address") or "127.0.0.1"
         self.facts = granted.facts(flags.get("cpus"), flags.get("memory_bytes"), flags.get("gpus"), self.address)
-        self.state = State(
+        self.state = NodeState(
             node=flags["node"],
             pool=flags["pool"],
             boot_id=settled_tasks.boot_noted(node_dir),
@@ -104,21 +104,21 @@ class Agent:
             agent_version=upgrade.own_version(),
         )
         where = (flags.get("server_url", ""), flags.get("server_file", ""))
-        self.home = Home(*where, flags["token_file"], node_dir.file("servers.json"))
+        self.home = ServerHome(*where, flags["token_file"], node_dir.file("servers.json"))
         self.inbox = Inbox()
-        self.lines = [Line(Connection(self.home), Courier("sync", self.inbox)) for _ in range(2)]
-        self.shipper, self.janitor = Courier("ship", self.inbox), Courier("tidy", self.inbox)
-        self.storage = remote.Storage(flags.get("storage_dir", ""), self.home, flags["node"])
+        self.lines = [Line(Connection(self.home), BackgroundThread("sync", self.inbox)) for _ in range(2)]
+        self.shipper, self.janitor = BackgroundThread("ship", self.inbox), BackgroundThread("tidy", self.inbox)
+        self.storage = remote.RemoteStorage(flags.get("storage_dir", ""), self.home, flags["node"])
         self.task_dirs = TaskDirs(node_dir)
         cache_dir = steps.cache_dir(node_dir.path, os.environ)
         self.site = steps.Site(cache_dir, self.storage.stored, os.environ)
         self.preparations = steps.Preparations(self.inbox)
-        self.progressing = file_watch.Progressing(
+        self.progressing = file_watch.FileWatch(
             node_dir.task, self.storage, self._checkpointer, lambda key: key in self.state.going
         )
         self.site.restore, self.site.home = self.progressing.restore, self.home
         self.notice_asked = False
-        self.overseer = enforce.Overseer(
+        self.overseer = enforce.LimitEnforcer(
             node_dir, lambda: self.storage.put, lambda fact: self.inbox.put(self.happened, fact), os.environ
         )
         self.shim = sdk_shim.put(node_dir)
@@ -140,11 +140,11 @@ class Agent:
         self.shipped_all_at_s = 0.0
         self.more_to_ship = False
 
-    def _checkpointer(self, watcher: Watcher) -> Checkpointer:
-        from headway_agent.files.uploader import Checkpointer  # Here: only nodes that keep something need it.
+    def _checkpointer(self, watcher: Watcher) -> Uploader:
+        from headway_agent.files.uploader import Uploader  # Here: only nodes that keep something need it.
 
         epoch, tell = self.state.agent_epoch, partial(self.inbox.put, self.happened)
-        return Checkpointer(self.storage.objects, watcher, self.node_dir.task, epoch, tell, self.log)
+        return Uploader(self.storage.objects, watcher, self.node_dir.task, epoch, tell, self.log)
 
     # --- the loop ---
 
@@ -402,9 +402,9 @@ class Agent:
 
     def _not_prepared(self, key: str, error: Exception) -> None:
         self.log.say("not prepared", task=key, error=repr(error))
-        if isinstance(error, steps.PrepareFailed):
+        if isinstance(error, steps.StepFailed):
             self.happened(PrepareFailed(key, error.cause, error.detail))
-        elif isinstance(error, steps.BadCheckpoint):
+        elif isinstance(error, steps.UnusableCheckpoint):
             self.happened(CheckpointBad(key, error.key, error.detail))
         else:
             self.happened(HoldFailed(key, str(error) or type(error).__name__))
@@ -521,24 +521,24 @@ class Agent:
         self.shipping = True
         self.shipper.ask(lambda: self._ship_round(wanted, key), self._shipped)
 
-    def _wanted(self, now: float) -> list[packs.Wanted]:
+    def _wanted(self, now: float) -> list[packs.WantedOutput]:
         state, wanted = self.state, []
         for key in state.draining:
             task = state.tasks[key]
             if task.resumable:
-                wanted.append(packs.Wanted(key, self.node_dir.task(key), task.shipped, task.sizes))
+                wanted.append(packs.WantedOutput(key, self.node_dir.task(key), task.shipped, task.sizes))
         everything = now - self.shipped_all_at_s >= self.flags.get("ship_every_s", SHIP_EVERY_S)
         at_bytes = 1 if everything else self.flags.get("ship_at_bytes", SHIP_AT_BYTES)
         for task in map(state.tasks.__getitem__, state.going):
             if task.resumable:
                 least = 1 if task.key in state.follow else at_bytes
-                wanted.append(packs.Wanted(task.key, self.node_dir.task(task.key), task.shipped, None, least))
+                wanted.append(packs.WantedOutput(task.key, self.node_dir.task(task.key), task.shipped, None, least))
         self.looked_at_s = now
         if everything:
             self.shipped_all_at_s = now
         return wanted
 
-    def _ship_round(self, wanted: list[packs.Wanted], key: str) -> packs.Pack:
+    def _ship_round(self, wanted: list[packs.WantedOutput], key: str) -> packs.Pack:
         pack = packs.make_pack(wanted, key)
         if pack.pieces:
             pack.storage = self.storage.put(key, b"".join(pack.pieces))

@@ -11,9 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Collection, Mapping
 
-    from headway_agent.decide.state import State
+    from headway_agent.decide.state import NodeState
     from headway_agent.node.directory import NodeDir
-    from headway_agent.node.threads import Courier
+    from headway_agent.node.threads import BackgroundThread
     from headway_agent.server_link.http import Connection
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
@@ -30,7 +30,7 @@ WENT_BACK = "the server's database was restored, or is a copy: this node takes i
 class Line:
     """A connection to the server with the thread that waits on it, and the sync under way there."""
 
-    def __init__(self, connection: Connection, courier: Courier) -> None:
+    def __init__(self, connection: Connection, courier: BackgroundThread) -> None:
         self.connection = connection
         self.courier = courier
         self.seq = 0
@@ -88,7 +88,7 @@ def brings(reply: Mapping[str, Any], followed: Collection[str]) -> bool:
     return any(told) or set(reply.get("follow") or ()) != set(followed)
 
 
-def outnumber(state: State, node_dir: NodeDir, newest: Any) -> bool:
+def outnumber(state: NodeState, node_dir: NodeDir, newest: Any) -> bool:
     """Take a larger number than somebody who spoke in this node's name with one that no agent can have; or say no.
 
     An agent's number is the time at which it began, and this node's directory is locked by us: whoever has one from the

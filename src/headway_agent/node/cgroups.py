@@ -22,7 +22,7 @@ V1, V2 = "v1", "v2"
 LIMITS = ("memory.max", "memory.high", "cpu.max")  # Of version 2; each says "max" where there is none.
 
 
-class Group:
+class ControlGroup:
     """The control group of one task."""
 
     def __init__(self, path: str, version: str) -> None:
@@ -64,11 +64,11 @@ class Group:
             pass  # Something of it is still ending; the next keeper removes it.
 
 
-def make(node_path: str, task: str, memory_bytes: int) -> Group | None:
+def make(node_path: str, task: str, memory_bytes: int) -> ControlGroup | None:
     """A group with this limit; None where this machine grants none."""
     name = f"{_prefix(node_path)}{task.replace('/', '-')}"
     for parent, version in _granting(node_path):
-        group = Group(f"{parent}/{name}", version)
+        group = ControlGroup(f"{parent}/{name}", version)
         try:
             os.mkdir(group.path)
         except FileExistsError:
@@ -86,7 +86,7 @@ def remove_left(node_path: str) -> None:
     for parent, version in _parents():
         for name in _names(parent):
             if name.startswith(_prefix(node_path)):
-                Group(f"{parent}/{name}", version).remove()
+                ControlGroup(f"{parent}/{name}", version).remove()
 
 
 def _prefix(node_path: str) -> str:

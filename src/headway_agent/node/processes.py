@@ -17,7 +17,7 @@ PF_EXITING = 0x4
 OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control", "/proc/vmstat")
 
 
-class Seen:
+class SeenProcess:
     """One process: its parent, process group, session, and when it was born (seconds since boot)."""
 
     __slots__ = ("born_s", "exiting", "group", "parent", "pid", "session", "start", "state")
@@ -33,17 +33,17 @@ class Seen:
         self.born_s = self.start / TICKS_PER_S
 
 
-def look(pid: int) -> Seen | None:
+def look(pid: int) -> SeenProcess | None:
     """The process with this pid; None when there is none, or only its unreaped rest."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            seen = Seen(pid, file.read())
+            seen = SeenProcess(pid, file.read())
     except (OSError, ValueError):
         return None
     return None if seen.state in "ZX" else seen
 
 
-def scan() -> Iterator[Seen]:
+def scan() -> Iterator[SeenProcess]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             seen = look(int(name))

@@ -46,7 +46,7 @@ class Inbox:
             then(result)
 
 
-class Courier:
+class BackgroundThread:
     def __init__(self, name: str, inbox: Inbox) -> None:
         self._inbox = inbox
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None] | None]] = SimpleQueue()

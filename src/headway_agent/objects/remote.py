@@ -14,7 +14,7 @@ import time
 from headway_agent.node.directory import boottime_s
 from headway_agent.objects.folder import Folder, Missing, NotJoined, StoreFailed, StoreRefused, is_copy, store_in_folder
 from headway_agent.objects.read import Stored
-from headway_agent.server_link.http import Connection, Home, Unreachable
+from headway_agent.server_link.http import Connection, ServerHome, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MISSING = ("NoSuchKey", "BlobNotFound")  # What buckets say of an object that th
 NUMBERED = re.compile(r"(.*[-.])(\d{1,9})")
 
 
-class Link:
+class SignedLink:
     __slots__ = ("headers", "origin", "path", "until_s")
 
     def __init__(self, url: str, headers: dict[str, str], until_s: float) -> None:
@@ -51,13 +51,13 @@ class Link:
 class Links:
     """Addresses that were handed out, kept while they are good."""
 
-    def __init__(self, home: Home, node: str, mark: str = "") -> None:
+    def __init__(self, home: ServerHome, node: str, mark: str = "") -> None:
         self._node, self._mark = node, mark
         self._lock = threading.Lock()
         self._connection = Connection(home)
-        self._known: dict[tuple[str, str], Link] = {}
+        self._known: dict[tuple[str, str], SignedLink] = {}
 
-    def find(self, method: str, key: str) -> Link:
+    def find(self, method: str, key: str) -> SignedLink:
         """The address for a key. Raises StoreRefused where the server gives none, Unreachable where it is silent."""
         with self._lock:
             link = self._known.get((method, key))
@@ -100,7 +100,7 @@ class Links:
         until_s = begin_s + float(answer["good_for_s"]) * GOOD_PART
         headers = {str(name): str(value) for name, value in (answer.get("headers") or {}).items()}
         for key, url in answer["urls"].items():
-            self._known[method, key] = Link(url, headers, until_s)
+            self._known[method, key] = SignedLink(url, headers, until_s)
 
 
 def _following(key: str) -> list[str]:
@@ -111,8 +111,8 @@ def _following(key: str) -> list[str]:
     return [f"{numbered.group(1)}{number}" for number in range(first + 1, first + AHEAD)]
 
 
-class Remote:
-    """Objects as `storing.Folder` has them, but far away. Any number of threads may use it."""
+class RemoteObjects:
+    """Objects as `folder.Folder` has them, but far away. Any number of threads may use it."""
 
     object_bytes_max = 16 << 20  # One is held in memory while it travels.
     chunk_bytes = 16 << 20  # Larger artifacts travel as chunks of this size, and are joined there.
@@ -120,7 +120,9 @@ class Remote:
     in_flight = 2
     nearby = False
 
-    def __init__(self, home: Home, node: str, mark: str = "", pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, home: ServerHome, node: str, mark: str = "", pause: Callable[[float], None] = time.sleep
+    ) -> None:
         self._home, self._pause, self.mark = home, pause, mark
         self.links = Links(home, node, mark)
         self._idle: dict[str, list[Connection]] = {}
@@ -242,7 +244,7 @@ class Remote:
             idle = self._idle.setdefault(origin, [])
             if idle:
                 return idle.pop()
-        return Connection(Home(origin, "", "") if origin else self._home)  # Our token is not shown elsewhere.
+        return Connection(ServerHome(origin, "", "") if origin else self._home)  # Our token is not shown elsewhere.
 
     def _give_back(self, origin: str, connection: Connection) -> None:
         """Only those that brought a whole answer; others are left to be closed."""
@@ -255,7 +257,7 @@ class _BeyondEnd(Missing):
 
 
 class RemoteDraft:
-    def __init__(self, remote: Remote) -> None:
+    def __init__(self, remote: RemoteObjects) -> None:
         import hashlib
 
         self._remote = remote
@@ -300,16 +302,16 @@ def _said(answer: bytes) -> str:
     return found.group(1).decode() if found else ""
 
 
-class Storage:
+class RemoteStorage:
     """Storage as this node reaches it: in its own folder on the server's host, else by signed addresses.
 
     Where that is, the server says with its first reply, and again when it is elsewhere. Each place is an object of its
     own, and all that is begun in one ends there: so whatever was stored is known to lie where its mark says.
     """
 
-    def __init__(self, nearby: str, home: Home, node: str) -> None:
+    def __init__(self, nearby: str, home: ServerHome, node: str) -> None:
         self._nearby, self._home, self._node = nearby, home, node
-        self._place: Folder | Remote | None = None
+        self._place: Folder | RemoteObjects | None = None
         self.stored = Stored(self._known)
 
     def move(self, told: Mapping[str, Any]) -> None:
@@ -319,13 +321,13 @@ class Storage:
         if folder and self._nearby and (not mark or is_copy(folder, mark, copy)):
             self._place = Folder(folder, mark, copy)
         else:
-            self._place = Remote(self._home, self._node, mark)
+            self._place = RemoteObjects(self._home, self._node, mark)
 
-    def objects(self) -> Folder | Remote | None:
+    def objects(self) -> Folder | RemoteObjects | None:
         """None before the server has said where it is."""
         return self._place
 
-    def _known(self) -> Folder | Remote:
+    def _known(self) -> Folder | RemoteObjects:
         if self._place is None:
             raise OSError("the server has not said yet where storage is")
         return self._place

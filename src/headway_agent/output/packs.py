@@ -21,7 +21,7 @@ PACK_BYTES_MAX = 16 << 20
 TAIL_BYTES = 64 << 10
 
 
-class Wanted:
+class WantedOutput:
     """A task whose output may have grown: where its files are and how much of each is in storage."""
 
     __slots__ = ("directory", "least_bytes", "shipped", "sizes", "task")
@@ -82,7 +82,7 @@ class Pack:
         self.shrunk: dict[str, dict[str, int]] = {}  # By task: sizes, where files are shorter than they were.
         self.printed: dict[str, dict[str, int]] = {}  # By task: the newest steps that its first rank tells, by unit.
 
-    def add(self, wanted: Wanted) -> None:
+    def add(self, wanted: WantedOutput) -> None:
         sizes = wanted.sizes if wanted.sizes is not None else output_sizes(wanted.directory)
         mask = masking.mask_of(wanted.directory)
         room = min(TASK_BYTES_MAX, PACK_BYTES_MAX - self.size)
@@ -125,7 +125,7 @@ def _by_rank(slot: str) -> tuple[int, bool]:
     return int(rank), stream != "out"
 
 
-def make_pack(wanted: Sequence[Wanted], key: str) -> Pack:
+def make_pack(wanted: Sequence[WantedOutput], key: str) -> Pack:
     """Collect what is new, up to the limits."""
     pack = Pack(key)
     for each in wanted:

@@ -13,7 +13,7 @@ import os
 from headway_agent.node.directory import remove_tree
 from headway_agent.objects.folder import Missing
 from headway_agent.prepare.cache import Cache, bytes_max
-from headway_agent.prepare.steps import NotHere, PrepareFailed
+from headway_agent.prepare.steps import NotHere, StepFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ def unpack(work: Work) -> None:
         try:
             _unpack(work, digest, root)
         except Missing as missing:
-            raise PrepareFailed("bundle_missing", f"{missing}, which belongs to the job's bundle") from None
+            raise StepFailed("bundle_missing", f"{missing}, which belongs to the job's bundle") from None
         except OSError as error:
             raise NotHere(f"the bundle could not be unpacked: {error}") from None
     elif not root:
         return
     work.prepared.cwd = os.path.join(root, inner(subdir)) if subdir else root
     if not os.path.isdir(work.prepared.cwd):
-        raise PrepareFailed("bundle_missing", f'the bundle has no directory "{subdir}"')
+        raise StepFailed("bundle_missing", f'the bundle has no directory "{subdir}"')
 
 
 def _unpack(work: Work, digest: str, root: str) -> None:
@@ -76,7 +76,7 @@ def _twice(read: Callable[[], Read]) -> Read:
     """What is not what its name says may have been damaged on its way: it is read once more."""
     try:
         return read()
-    except PrepareFailed as failed:
+    except StepFailed as failed:
         if failed.cause != "bundle_missing":
             raise
         return read()
@@ -90,9 +90,9 @@ def manifest(digest: str, content: bytes) -> list[Mapping[str, Any]]:
         said = json.dumps(entries, sort_keys=True, separators=(",", ":"))
         paths = [entry["path"] for entry in entries]
     except (ValueError, KeyError, TypeError):
-        raise PrepareFailed("bundle_missing", f"the list of bundle {digest[:12]} cannot be read") from None
+        raise StepFailed("bundle_missing", f"the list of bundle {digest[:12]} cannot be read") from None
     if hashlib.sha256(said.encode()).hexdigest() != digest or paths != sorted(set(paths)):
-        raise PrepareFailed("bundle_missing", f"the list of bundle {digest[:12]} is not what its name says")
+        raise StepFailed("bundle_missing", f"the list of bundle {digest[:12]} is not what its name says")
     return list(entries)
 
 
@@ -100,14 +100,14 @@ def inner(path: str) -> str:
     """The path, if it stays inside the tree."""
     parts = path.rstrip("/").split("/")
     if path.startswith("/") or any(part in ("", "..", ".") for part in parts) or "\0" in path or "\n" in path:
-        raise PrepareFailed("bundle_missing", f"the bundle names {path!r}, which is not a path inside it")
+        raise StepFailed("bundle_missing", f"the bundle names {path!r}, which is not a path inside it")
     return "/".join(parts)
 
 
 def _inner_link(path: str, link: str) -> str:
     where = os.path.normpath(os.path.join(os.path.dirname(path), link))
     if link.startswith("/") or not link or where == ".." or where.startswith("../") or "\0" in link:
-        raise PrepareFailed("bundle_missing", f"the bundle's link {path!r} leads outside of it, to {link!r}")
+        raise StepFailed("bundle_missing", f"the bundle's link {path!r} leads outside of it, to {link!r}")
     return link
 
 
@@ -119,7 +119,7 @@ def _make_folders(root: str, folder: str, made: set[str]) -> None:
     try:
         os.mkdir(os.path.join(root, folder), 0o777)
     except FileExistsError:
-        raise PrepareFailed("bundle_missing", f"the bundle has {folder!r} both as a file and as a folder") from None
+        raise StepFailed("bundle_missing", f"the bundle has {folder!r} both as a file and as a folder") from None
     made.add(folder)
 
 
@@ -152,7 +152,7 @@ def _copy_once(work: Work, key: str, target: str, sha256: str) -> None:
             digest.update(piece)
             file.write(piece)
     if digest.hexdigest() != sha256:
-        raise PrepareFailed("bundle_missing", f"{key} in storage has another content than its name says")
+        raise StepFailed("bundle_missing", f"{key} in storage has another content than its name says")
 
 
 def _copy_tree(work: Work, source: str, target: str) -> None:

@@ -38,7 +38,7 @@ WRONG = (
 )  # fmt: skip
 
 
-class Refused(Exception):
+class EnvironmentRefused(Exception):
     """The file asks for something that cannot be made."""
 
 
@@ -59,7 +59,7 @@ def main(file: str, prefix: str) -> int:
         asyncio.run(make(wish, prefix))
         added = add_pip_section(wish.pip, prefix)
         keep_variables(wish.variables, prefix)
-    except (Refused, *WRONG) as error:
+    except (EnvironmentRefused, *WRONG) as error:
         sys.stderr.write(f"error: {str(error).strip()}\n")
         return 1
     return added
@@ -73,11 +73,11 @@ def read(name: str) -> Wish:
         try:
             said = yaml.safe_load(file)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise Refused(f"{name} is not valid YAML: {error}") from None
+            raise EnvironmentRefused(f"{name} is not valid YAML: {error}") from None
     if isinstance(said, dict) and "package" in said:
-        raise Refused(f"{name} is a lock file: name the environment.yml that it was made from")
+        raise EnvironmentRefused(f"{name} is a lock file: name the environment.yml that it was made from")
     if not isinstance(said, dict) or not said.get("dependencies"):
-        raise Refused(f"{name} names no dependencies")
+        raise EnvironmentRefused(f"{name} names no dependencies")
     wish = Wish(channels=_strings(said.get("channels") or [], f"{name}: channels"))
     for each in _items(said["dependencies"], f"{name}: dependencies"):
         if isinstance(each, dict) and set(each) == {"pip"}:
@@ -86,14 +86,14 @@ def read(name: str) -> Wish:
             wish.specs += _strings([each], f"{name}: dependencies")
     variables = said.get("variables") or {}
     if not isinstance(variables, dict):
-        raise Refused(f"{name}: variables is not a mapping of names to values")
+        raise EnvironmentRefused(f"{name}: variables is not a mapping of names to values")
     wish.variables = {str(key): str(value) for key, value in variables.items()}
     return wish
 
 
 def _items(said: object, where: str) -> list[object]:
     if not isinstance(said, list):
-        raise Refused(f"{where} is not a list")
+        raise EnvironmentRefused(f"{where} is not a list")
     return said
 
 
@@ -101,7 +101,7 @@ def _strings(said: object, where: str) -> list[str]:
     found = _items(said, where)
     for each in found:
         if not isinstance(each, str):
-            raise Refused(f"{where}: {each!r} is not a string")
+            raise EnvironmentRefused(f"{where}: {each!r} is not a string")
     return [str(each).strip() for each in found]
 
 
@@ -170,7 +170,7 @@ def check_local(records: list[rattler.RepoDataRecord]) -> None:
             with open(path, "rb") as file:
                 found = hashlib.file_digest(file, "sha256").digest()
             if found != record.sha256:
-                raise Refused(f"hash mismatch of {path}: expected {record.sha256.hex()}, got {found.hex()}")
+                raise EnvironmentRefused(f"hash mismatch of {path}: expected {record.sha256.hex()}, got {found.hex()}")
 
 
 def channel_names(listed: list[str]) -> list[str]:
@@ -188,7 +188,7 @@ def _spec(spec: str, said: str) -> rattler.MatchSpec:
     try:
         return rattler.MatchSpec(spec)
     except WRONG as error:
-        raise Refused(f'dependency "{said}": {error}') from None
+        raise EnvironmentRefused(f'dependency "{said}": {error}') from None
 
 
 def _with_channel(spec: str, places: rattler.ChannelConfig) -> tuple[str, rattler.Channel | None]:
@@ -209,7 +209,7 @@ def add_pip_section(lines: list[str], prefix: str) -> int:
         return 0
     python = os.path.join(prefix, "bin/python")
     if not os.path.exists(python):
-        raise Refused("the pip section needs a Python: add `python` to the dependencies")
+        raise EnvironmentRefused("the pip section needs a Python: add `python` to the dependencies")
     # "UV" is how uv tells those that it runs where it is.
     words = [os.environ.get("UV") or "uv", "pip", "install", "--quiet", "--python", python, "--break-system-packages"]
     return subprocess.run([*words, "-r", "-"], input="".join(f"{line}\n" for line in lines), text=True).returncode

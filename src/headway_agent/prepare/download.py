@@ -23,17 +23,17 @@ NAME_IF_NONE = "data"
 AS_TYPED = "%/:?#[]@!$&'()*+,;=-._~"  # Has a meaning in an address, or is plain.
 
 
-class WrongContent(Exception):
+class WrongDownload(Exception):
     """What came is not what was announced, or it cannot be asked for."""
 
 
-class Refused(Exception):
+class DownloadRefused(Exception):
     def __init__(self, status: int, more: str = "") -> None:
         super().__init__(f"answered {status}{more}")
         self.busy = status in network_errors.BUSY  # It may answer otherwise later.
 
 
-class Remote:
+class RemoteFile:
     """One object at an address: how to ask for it, and what it is called here."""
 
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
@@ -61,17 +61,17 @@ class Remote:
             answer = urllib.request.urlopen(request, timeout=CALL_S_MAX)
             if answer.status != 200:  # 206 would be a piece that nobody asked for.
                 answer.close()
-                raise Refused(answer.status)
+                raise DownloadRefused(answer.status)
             return answer
         except urllib.error.HTTPError as error:
             with error:
-                raise Refused(error.code, self._explained(error)) from None
+                raise DownloadRefused(error.code, self._explained(error)) from None
         except urllib.error.URLError as error:
             if network_errors.UNKNOWN_HOST.search(str(error.reason)):
-                raise WrongContent(f"has a host that nobody knows: {self._host()}") from None
+                raise WrongDownload(f"has a host that nobody knows: {self._host()}") from None
             raise OSError(str(error.reason)) from None
         except (http.client.InvalidURL, ValueError) as error:
-            raise WrongContent(f"is no address that can be asked: {error}") from None
+            raise WrongDownload(f"is no address that can be asked: {error}") from None
         except http.client.HTTPException as error:
             raise OSError(f"what answers does not speak HTTP: {type(error).__name__}") from None
         except OSError as error:  # While the answer was waited for.

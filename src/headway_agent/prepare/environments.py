@@ -19,7 +19,7 @@ import time
 from headway_agent.prepare import conda, network_errors
 from headway_agent.prepare.cache import Cache, bytes_max
 from headway_agent.prepare.python_names import names_python
-from headway_agent.prepare.steps import NotHere, PrepareFailed
+from headway_agent.prepare.steps import NotHere, StepFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def provide(work: Work) -> None:
         raise _failed(f'"{argv[0]}" is to run, and {path} has no Python: add `python` to its dependencies')
 
 
-def _failed(sentence: str) -> PrepareFailed:
-    return PrepareFailed("environment_failed", sentence)
+def _failed(sentence: str) -> StepFailed:
+    return StepFailed("environment_failed", sentence)
 
 
 def _cache(work: Work) -> Cache:
@@ -227,7 +227,7 @@ def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> st
         raise NotHere(f"{_name(words)} was ended by signal {ended_by}")
     if child.returncode:
         sentence = f"{_name(words)} failed: {last_lines(output.replace(home, '<environment>'))}"
-        raise PrepareFailed("unreachable", sentence) if network_errors.said_by(output) else _failed(sentence)
+        raise StepFailed("unreachable", sentence) if network_errors.said_by(output) else _failed(sentence)
     return output
 
 

@@ -14,8 +14,8 @@ from functools import partial
 
 from headway_agent.prepare import s3
 from headway_agent.prepare.cache import Cache, bytes_max
-from headway_agent.prepare.download import Refused, Remote, WrongContent, bare, etag, shown
-from headway_agent.prepare.steps import NotHere, PrepareFailed
+from headway_agent.prepare.download import DownloadRefused, RemoteFile, WrongDownload, bare, etag, shown
+from headway_agent.prepare.steps import NotHere, StepFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ TRIES = 3
 PAUSE_S = 0.5
 
 
-class Superseded(Exception):
+class NewerInput(Exception):
     """Another version of the object came than the one that was asked about."""
 
 
@@ -47,12 +47,12 @@ def provide(work: Work) -> None:
         work.prepared.env[f"HEADWAY_INPUT_{name.upper()}"] = _one(work, name, asked["url"], asked.get("sha256") or "")
 
 
-def _missing(sentence: str) -> PrepareFailed:
-    return PrepareFailed("input_missing", sentence)
+def _missing(sentence: str) -> StepFailed:
+    return StepFailed("input_missing", sentence)
 
 
-def _unreachable(sentence: str) -> PrepareFailed:
-    return PrepareFailed("unreachable", sentence)
+def _unreachable(sentence: str) -> StepFailed:
+    return StepFailed("unreachable", sentence)
 
 
 def _one(work: Work, name: str, url: str, sha256: str) -> str:
@@ -65,8 +65,8 @@ def _one(work: Work, name: str, url: str, sha256: str) -> str:
         if url.startswith("s3://") and (url.endswith("/") or not s3.split(url)[1]):
             return _tree(work, url)
         return _file(work, url, sha256)
-    except (Refused, WrongContent) as problem:
-        busy = isinstance(problem, Refused) and problem.busy
+    except (DownloadRefused, WrongDownload) as problem:
+        busy = isinstance(problem, DownloadRefused) and problem.busy
         raise (_unreachable if busy else _missing)(f'input "{name}": {shown(url)} {problem}') from None
     except OSError as error:
         if error.errno:  # This machine's disk, not the network.
@@ -89,15 +89,15 @@ def _in_place(work: Work, name: str, path: str, sha256: str) -> str:
 
 
 def _file(work: Work, url: str, sha256: str) -> str:
-    remote = Remote(url, work.site.environ)
+    remote = RemoteFile(url, work.site.environ)
     for _ in range(TRIES - 1):
-        with contextlib.suppress(Superseded):
+        with contextlib.suppress(NewerInput):
             return _version_of_file(work, remote, sha256, strict=True)
     # Twins behind one address may never agree on a name for what is the same.
     return _version_of_file(work, remote, sha256, strict=False)
 
 
-def _version_of_file(work: Work, remote: Remote, sha256: str, strict: bool) -> str:
+def _version_of_file(work: Work, remote: RemoteFile, sha256: str, strict: bool) -> str:
     version, tag = _version(remote)
     key = sha256 or _key(remote.url, version)
 
@@ -121,13 +121,13 @@ def _version_of_file(work: Work, remote: Remote, sha256: str, strict: bool) -> s
     return place(cache.get(key, work.directory, make, fresh=whole, check=work.check)[1])
 
 
-def _version(remote: Remote) -> tuple[str, str]:
+def _version(remote: RemoteFile) -> tuple[str, str]:
     """What tells this version of the object from others, and its etag; empty where the server does not say."""
     try:
         with remote.open("HEAD") as answer:
             fields = [answer.headers.get(name) or "" for name in ("ETag", "Last-Modified", "Content-Length")]
             return " ".join(fields), etag(answer.headers)
-    except (Refused, OSError):
+    except (DownloadRefused, OSError):
         return "", ""  # Many that answer no HEAD answer a GET: that one decides.
 
 
@@ -139,27 +139,27 @@ def _tree(work: Work, url: str) -> str:
     while token:
         work.check()
         query = s3.list_query(prefix, "" if token == "begin" else token)
-        with Remote(f"s3://{bucket}", work.site.environ).open("GET", query) as answer:
+        with RemoteFile(f"s3://{bucket}", work.site.environ).open("GET", query) as answer:
             more, token = s3.listed(answer.read().decode("utf-8", "replace"))
         objects += [each for each in more if not each[0].endswith("/")]
     if not objects:
-        raise WrongContent("has no objects below it")
+        raise WrongDownload("has no objects below it")
 
     def make(draft: str) -> dict[str, str]:
         os.mkdir(draft, 0o755)
         for key, tag, _ in objects:
             path = key[len(prefix) :]
             if path.startswith("/") or ".." in path.split("/") or "\0" in path:
-                raise WrongContent(f"has the key {key!r}, which is not a path")
+                raise WrongDownload(f"has the key {key!r}, which is not a path")
             target = os.path.join(draft, path)
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            remote = Remote(f"s3://{bucket}/{key}", work.site.environ)
+            remote = RemoteFile(f"s3://{bucket}/{key}", work.site.environ)
             _patiently(work, partial(_download, work, remote, target, "", bare(tag)))
         return {"url": shown(url)}
 
     try:
         home, _ = _cache(work).get(_key(url, repr(sorted(objects))), work.directory, make, check=work.check)
-    except Superseded:
+    except NewerInput:
         raise OSError("objects in it were changed while they were fetched") from None
     return home
 
@@ -179,7 +179,7 @@ def _patiently(work: Work, fetch: Callable[[], None]) -> None:
         try:
             fetch()
             return
-        except Refused as problem:
+        except DownloadRefused as problem:
             if not problem.busy or not left:
                 raise
         except OSError as error:
@@ -189,11 +189,11 @@ def _patiently(work: Work, fetch: Callable[[], None]) -> None:
         time.sleep(PAUSE_S)
 
 
-def _download(work: Work, remote: Remote, target: str, sha256: str, tag: str) -> None:
+def _download(work: Work, remote: RemoteFile, target: str, sha256: str, tag: str) -> None:
     digest, count = hashlib.sha256(), 0
     with remote.open("GET") as answer, open(target, "wb") as file:
         if tag and (etag(answer.headers) or tag) != tag:
-            raise Superseded
+            raise NewerInput
         announced = answer.headers.get("Content-Length") or ""
         while True:
             work.check()
@@ -211,5 +211,5 @@ def _download(work: Work, remote: Remote, target: str, sha256: str, tag: str) ->
     if announced.isdigit() and int(announced) != count:
         raise OSError(f"the transfer broke off after {count} of {announced} bytes")
     if sha256 and digest.hexdigest() != sha256:
-        raise WrongContent(f"has the sha256 {digest.hexdigest()}, not the one that was named")
+        raise WrongDownload(f"has the sha256 {digest.hexdigest()}, not the one that was named")
     os.chmod(target, 0o444)  # Many read it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from headway_agent.output import masking
-from headway_agent.prepare.steps import NotHere, PrepareFailed, Work
+from headway_agent.prepare.steps import NotHere, StepFailed, Work
 from headway_agent.server_link.http import Connection, Unreachable
 
 ASK_S_MAX = 60.0
@@ -43,5 +43,5 @@ def _fetch(work: Work) -> dict[str, str]:
         return {str(name): str(value) for name, value in answer["secrets"].items()}
     detail = str(answer.get("detail") or f"the server answered {status} when asked for its secrets")
     if status in (404, 422):
-        raise PrepareFailed("secret_missing", detail)
+        raise StepFailed("secret_missing", detail)
     raise NotHere(detail)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from headway_agent.node.threads import Inbox
     from headway_agent.objects.read import Stored
-    from headway_agent.server_link.http import Home
+    from headway_agent.server_link.http import ServerHome
 
 AT_ONCE_MAX = 16  # Threads; most of them wait for the network or for each other.
 
 
-class PrepareFailed(Exception):
+class StepFailed(Exception):
     """It cannot be prepared, here or elsewhere. The cause is one of the server's."""
 
     def __init__(self, cause: str, detail: str) -> None:
@@ -34,7 +34,7 @@ class NotHere(Exception):
     """It cannot be prepared on this node, or not now; another one may do better."""
 
 
-class BadCheckpoint(Exception):
+class UnusableCheckpoint(Exception):
     """The checkpoint to restore is not what its manifest says, or is gone."""
 
     def __init__(self, key: str, detail: str) -> None:
@@ -55,7 +55,7 @@ class Site:
     objects: Stored
     environ: Mapping[str, str]
     restore: Callable[[Work], None] | None = None
-    home: Home | None = None  # The server, for what is asked of it alone.
+    home: ServerHome | None = None  # The server, for what is asked of it alone.
 
 
 @dataclass

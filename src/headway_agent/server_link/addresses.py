@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from typing import Sequence
 
 
-class Addresses:
+class ServerAddresses:
     """A silent one is passed over for the next; a leader that a server pointed to is tried first."""
 
     def __init__(self, urls: Sequence[str]) -> None:

@@ -10,8 +10,8 @@ import os
 import socket
 
 from headway_agent.node.directory import NEXT_TOKEN, ORDERED, write_durably
-from headway_agent.server_link.addresses import Addresses
-from headway_agent.server_link.seals import NO_CONTENT, PIECES, Call, Numbers, Pieces, Seal, Unproven, sha256
+from headway_agent.server_link.addresses import ServerAddresses
+from headway_agent.server_link.seals import NO_CONTENT, PIECES, Numbers, Pieces, Seal, SealedCall, Unproven, sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Unreachable(Exception):
     """No complete answer came. Whether the server took the request in is not known."""
 
 
-class Home:
+class ServerHome:
     """Where the server is and what we show it; both are read again, since a server may come back elsewhere.
 
     There may be several addresses, with commas between them: the next is tried when one is silent. A leader that a
@@ -40,7 +40,7 @@ class Home:
         self._server_file, self._token_file, self._told_file = server_file, token_file, told_file
         # In a node's own directory it is handed over: the ranks there run as the same user, and could read it.
         self._takes_token = bool(told_file) and os.path.dirname(token_file) == os.path.dirname(told_file)
-        self._servers = Addresses(urls.split(","))
+        self._servers = ServerAddresses(urls.split(","))
         self.via = ""
         self.token = ""
         self._seal: Seal | None = None
@@ -49,12 +49,12 @@ class Home:
         if told_file and not server_file:
             self._remember()
 
-    def call(self, challenge: str = "") -> Call | None:
+    def call(self, challenge: str = "") -> SealedCall | None:
         """One more call to the server, which both sides prove; none where there is no token, as for a bucket."""
         seal = self._seal
         if seal is None or seal.token != self.token:
             seal = self._seal = Seal(self.token) if self.token else None
-        return Call(seal, self._numbers.next(), challenge) if seal is not None else None
+        return SealedCall(seal, self._numbers.next(), challenge) if seal is not None else None
 
     def patience_s(self, alone_s: float, several_s: float) -> float:
         """How long to wait: less where another server takes the place of a silent one within seconds."""
@@ -150,7 +150,7 @@ def open_socket(via: str, host: str, port: int, limit_s: float = CONNECT_S_MAX) 
 
 
 class Connection:
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: ServerHome) -> None:
         self.home = home
         self.sock: Any = None
         self.buffer = b""
@@ -286,7 +286,13 @@ class Connection:
         return changed
 
     def _send(
-        self, call: Call | None, method: str, prefix: str, path: str, body: bytes | bytearray, headers: dict[str, str]
+        self,
+        call: SealedCall | None,
+        method: str,
+        prefix: str,
+        path: str,
+        body: bytes | bytearray,
+        headers: dict[str, str],
     ) -> None:
         if call is not None:
             content = headers.get("Headway-Sha256") or (sha256(body).hexdigest() if body else NO_CONTENT)
@@ -299,7 +305,7 @@ class Connection:
             self.sock.sendall(head.encode("latin-1"))
             self.sock.sendall(body)  # Not copied once more.
 
-    def _answer(self, call: Call | None = None) -> tuple[int, bytes]:
+    def _answer(self, call: SealedCall | None = None) -> tuple[int, bytes]:
         """The answer: with a call, only one that the server has sealed for it."""
         while True:
             head = self._until(b"\r\n\r\n", HEAD_BYTES_MAX)

@@ -76,7 +76,7 @@ class Numbers:
         return f"{self._life}-{next(self._counted)}"
 
 
-class Call:
+class SealedCall:
     """One request, and how its answer is known to be the server's."""
 
     def __init__(self, seal: Seal, number: str, challenge: str) -> None:
@@ -102,7 +102,7 @@ class Call:
 class Pieces:
     """Takes a content apart that came as marked pieces: four bytes of length, a mark, data; an empty one ends it."""
 
-    def __init__(self, call: Call, way: str) -> None:
+    def __init__(self, call: SealedCall, way: str) -> None:
         self._call, self._way, self._count, self._held = call, way, 0, b""
         self.ended = False
 
@@ -126,7 +126,7 @@ class Pieces:
         return [piece for piece in whole if piece]
 
 
-def packed(call: Call, way: str, count: int, data: bytes) -> bytes:
+def packed(call: SealedCall, way: str, count: int, data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + call.piece(way, count, data) + data
 
 

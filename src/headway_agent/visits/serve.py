@@ -16,7 +16,7 @@ import threading
 
 from headway_agent.node import processes
 from headway_agent.node.rank_places import TAG, NoPlace, place_of
-from headway_agent.server_link.http import Home, Unreachable
+from headway_agent.server_link.http import ServerHome, Unreachable
 from headway_agent.visits import frames, terminal
 from headway_agent.visits.frames import BEAT, DATA, END, EXIT, SIGNAL, SIZE, STDERR, TROUBLE, frame
 from headway_agent.visits.streams import Receiving, Sending
@@ -39,20 +39,20 @@ SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 class Visits:
     """All visits of this node. `open` is called in the agent's loop and returns at once."""
 
-    def __init__(self, home: Home, node_path: str, log: FactLog, is_going: Callable[[str], bool]) -> None:
+    def __init__(self, home: ServerHome, node_path: str, log: FactLog, is_going: Callable[[str], bool]) -> None:
         self._home, self._node_path, self._log, self._is_going = home, node_path, log, is_going
         self._lock = threading.Lock()
-        self._served: dict[str, Visit] = {}
+        self._served: dict[str, ServedVisit] = {}
 
     def open(self, told: Mapping[str, Any]) -> None:
         with self._lock:
             if str(told["id"]) in self._served or len(self._served) >= VISITS_MAX:
                 return
-            visit = self._served[str(told["id"])] = Visit(told, self._home, self._node_path)
+            visit = self._served[str(told["id"])] = ServedVisit(told, self._home, self._node_path)
         self._log.say("visit", id=visit.id, task=visit.task, kind=str(told.get("kind")))
         threading.Thread(target=self._serve, args=(visit,), name="visit", daemon=True).start()
 
-    def _serve(self, visit: Visit) -> None:
+    def _serve(self, visit: ServedVisit) -> None:
         try:
             visit.serve(self._is_going(visit.task))
         except Exception as error:
@@ -77,8 +77,8 @@ class Visits:
                 _kill(seen.pid, signal.SIGKILL)
 
 
-class Visit:
-    def __init__(self, told: Mapping[str, Any], home: Home, node_path: str) -> None:
+class ServedVisit:
+    def __init__(self, told: Mapping[str, Any], home: ServerHome, node_path: str) -> None:
         self.id, self.task = str(told["id"]), str(told["task"])
         self._told, self._home, self._node_path = told, home, node_path
         self._sending: Sending | None = None

@@ -6,8 +6,8 @@ for each.
 
 from __future__ import annotations
 
-from headway_agent.server_link.http import HEAD_BYTES_MAX, Connection, Home, Unreachable
-from headway_agent.server_link.seals import NO_CONTENT, PIECES, Call, Pieces, packed
+from headway_agent.server_link.http import HEAD_BYTES_MAX, Connection, ServerHome, Unreachable
+from headway_agent.server_link.seals import NO_CONTENT, PIECES, Pieces, SealedCall, packed
 
 OPEN_S_MAX = 30.0
 
@@ -15,7 +15,7 @@ OPEN_S_MAX = 30.0
 class Sending:
     """A POST whose body goes out as chunks. `close` ends it; a broken connection raises OSError at the next piece."""
 
-    def __init__(self, home: Home, path: str) -> None:
+    def __init__(self, home: ServerHome, path: str) -> None:
         self._connection = Connection(home)
         try:
             self._call = _begin(self._connection, "POST", path, "Transfer-Encoding: chunked\r\n", PIECES)
@@ -49,7 +49,7 @@ class Sending:
 class Receiving:
     """A GET whose body is read as it comes."""
 
-    def __init__(self, home: Home, path: str) -> None:
+    def __init__(self, home: ServerHome, path: str) -> None:
         self._connection = Connection(home)
         try:
             call = _begin(self._connection, "GET", path, "", NO_CONTENT)
@@ -95,7 +95,7 @@ class Receiving:
         self._connection.close()
 
 
-def _begin(connection: Connection, method: str, path: str, more: str, content: str) -> Call:
+def _begin(connection: Connection, method: str, path: str, more: str, content: str) -> SealedCall:
     prefix = connection._connect()
     connection.sock.settimeout(OPEN_S_MAX)
     call = connection.home.call(connection.challenge)

@@ -13,10 +13,10 @@ from typing import Any
 from headway.control.jobs.commands import Stop, Submit
 from headway.control.leader import cycle
 from headway.control.leader.clock import SteadyClock
-from headway.control.leader.cycle import Ask, Cycle, GiveUp
+from headway.control.leader.cycle import Cycle, GiveUp, PendingCommand
 from headway.control.nodes import file_reports, sync
 from headway.control.nodes.sessions import Session
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.control.state.working_copy import LogEnds
 from headway.core.files import checkpoints
 from headway.core.job import lifecycle, retry
@@ -84,10 +84,10 @@ def _silence_is_absence() -> Iterator[None]:
         def __init__(self, node: str) -> None:
             self.node = node
 
-        def apply(self, desk: Desk) -> None:
-            for job in desk.book.jobs_on(self.node):
+        def apply(self, tx: Transaction) -> None:
+            for job in tx.book.jobs_on(self.node):
                 for task in job.alive:
-                    job = desk.step(job, TaskMissing(job.number, task.index)) if task.node == self.node else job
+                    job = tx.step(job, TaskMissing(job.number, task.index)) if task.node == self.node else job
 
     def leases(self: Cycle, mono: float) -> list[Any]:
         return [Missing(node) for node in self.book.nodes if mono - self.session(node, mono).heard_at > 9.0]
@@ -160,9 +160,9 @@ def _no_journal() -> Iterator[None]:
     lost=0.1,
 )
 def _no_fence() -> Iterator[None]:
-    def report(self: sync.Sync, desk: Desk, said: Report) -> None:
-        job = desk.book.jobs.get(said.task.job)
-        old(self, desk, replace(said, task=said.task._replace(attempt=job.number)) if job else said)
+    def report(self: sync.Sync, tx: Transaction, said: Report) -> None:
+        job = tx.book.jobs.get(said.task.job)
+        old(self, tx, replace(said, task=said.task._replace(attempt=job.number)) if job else said)
 
     old = sync.Sync._report
     with _put(sync.Sync, "_report", report), _put(sync, "_is_there", lambda *_: True):
@@ -186,8 +186,8 @@ def _no_order() -> Iterator[None]:
 
 @plant("a submit is answered before it is saved", crash_before_commit=0.05)
 def _too_early() -> Iterator[None]:
-    def attempt(self: Cycle, ask: Ask, desk: Desk) -> bool:
-        good = old(self, ask, desk)
+    def attempt(self: Cycle, ask: PendingCommand, tx: Transaction) -> bool:
+        good = old(self, ask, tx)
         if good and isinstance(ask.command, Submit):
             ask.done(ask.result)
             ask.done = ask.failed = lambda _: None
@@ -200,9 +200,9 @@ def _too_early() -> Iterator[None]:
 
 @plant("nodes are told before it is saved", crash_before_commit=0.05)
 def _told_too_early() -> Iterator[None]:
-    def commit(self: Cycle, desk: Desk, asks: list[Ask]) -> Any:
-        self._tell_nodes(desk.now)
-        return old(self, desk, asks)
+    def commit(self: Cycle, tx: Transaction, asks: list[PendingCommand]) -> Any:
+        self._tell_nodes(tx.now)
+        return old(self, tx, asks)
 
     old = Cycle._commit
     with _put(Cycle, "_commit", commit):
@@ -212,7 +212,7 @@ def _told_too_early() -> Iterator[None]:
 @plant("a repeated submit makes another job")
 def _no_key() -> Iterator[None]:
     with (
-        _put(Submit, "known", lambda self, desk: None),
+        _put(Submit, "known", lambda self, tx: None),
         _put(MemoryStore, "commit", _without_keys(MemoryStore.commit)),
     ):
         yield
@@ -271,7 +271,7 @@ def _endless_budget() -> Iterator[None]:
 
 @plant("a cancel is acknowledged and forgotten")
 def _no_cancel() -> Iterator[None]:
-    with _put(Stop, "apply", lambda self, desk: desk.get(self.job)):
+    with _put(Stop, "apply", lambda self, tx: tx.get(self.job)):
         yield
 
 
@@ -293,8 +293,8 @@ def _risen() -> Iterator[None]:
     late=0.15,
 )
 def _no_checkpoint_fence() -> Iterator[None]:
-    def going(desk: Desk, session: Session, key: TaskKey) -> tuple[Any, int]:
-        job = desk.book.jobs.get(key.job)
+    def going(tx: Transaction, session: Session, key: TaskKey) -> tuple[Any, int]:
+        job = tx.book.jobs.get(key.job)
         return (job if job is not None and job.attempt is not None else None), key.index
 
     def any_key(value: object, job: Any, folder: str) -> str:

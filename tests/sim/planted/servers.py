@@ -10,8 +10,8 @@ from typing import Any
 from headway.control.leader import cycle
 from headway.control.leader.cycle import Cycle
 from headway.control.leader.election import Leadership
-from headway.control.state.transaction import Desk
-from headway.control.state.working_copy import Book, read_book
+from headway.control.state.transaction import Transaction
+from headway.control.state.working_copy import WorkingCopy, read_book
 from headway.sim.run import Result, run_seed
 from headway.store.memory.store import MemoryStore
 from tests.sim.planted.rules import _put
@@ -95,9 +95,9 @@ def _same_epoch() -> Iterator[None]:
 
 @plant("a server that leads again does not read the store anew", server_sleeps_per_hour=120.0)
 def _no_reload() -> Iterator[None]:
-    books: dict[int, Book] = {}
+    books: dict[int, WorkingCopy] = {}
 
-    def read(store: Any, *more: Any) -> Book:
+    def read(store: Any, *more: Any) -> WorkingCopy:
         known = books.get(id(store))
         if known is None or known.trail.store is not store:
             known = books[id(store)] = old(store, *more)
@@ -129,7 +129,7 @@ def _old_silence() -> Iterator[None]:
 @plant("a change that was not saved is answered from memory", ordered=True, first=7, database_cut_per_hour=300.0)
 def _from_memory() -> Iterator[None]:
     unasked = property(lambda self: False, lambda self, value: None)
-    with _put(Cycle, "_not_in_doubt", lambda self, asks: asks), _put(Desk, "must_lead", unasked):
+    with _put(Cycle, "_not_in_doubt", lambda self, asks: asks), _put(Transaction, "must_lead", unasked):
         yield
 
 

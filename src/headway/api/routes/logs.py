@@ -34,7 +34,7 @@ TOLD_AGAIN_S = 2.0  # However many follow a log, its node hears of it only so of
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LogPiece:
     """Some bytes of a file, from `start` on; `skipped` were left out before them by the log's size limit.
 
     `damaged` of those were not left out: storage has lost them, or gives others.
@@ -51,7 +51,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedLog:
     """Which bytes somebody asks for."""
 
     attempt: int
@@ -62,11 +62,11 @@ class Wanted:
     limit: int
 
 
-def read_piece(services: Services, ranges: list[LogRange], offset: int, limit: int) -> Piece:
+def read_piece(services: Services, ranges: list[LogRange], offset: int, limit: int) -> LogPiece:
     """Bytes from `offset` on: neighbouring ranges until the limit, or until a gap or damage."""
     wanted = [piece for piece in ranges if piece.end > offset]
     if not wanted:
-        return Piece(b"", offset, 0)
+        return LogPiece(b"", offset, 0)
     start = max(offset, wanted[0].start)
     parts: list[bytes] = []
     at = start
@@ -76,12 +76,12 @@ def read_piece(services: Services, ranges: list[LogRange], offset: int, limit: i
         end = min(piece.end, at + limit - (at - start))
         found = _bytes_of(services, piece, at, end)
         if found is None and not parts:
-            return Piece(b"", piece.end, piece.end - offset, piece.end - at)
+            return LogPiece(b"", piece.end, piece.end - offset, piece.end - at)
         if found is None:
             break
         parts.append(found)
         at = end
-    return Piece(b"".join(parts), start, start - offset)
+    return LogPiece(b"".join(parts), start, start - offset)
 
 
 def _bytes_of(services: Services, piece: LogRange, start: int, end: int) -> bytes | None:
@@ -114,14 +114,14 @@ class Tails:
         self._services = services
         self._told: dict[str, float] = {}  # Job -> when its nodes were last told that it is followed.
 
-    async def look(self, job: str, wanted: Wanted, waits: bool) -> tuple[Job, Piece]:
+    async def look(self, job: str, wanted: WantedLog, waits: bool) -> tuple[Job, LogPiece]:
         if not waits:
             # Who does not wait sees what was saved a moment ago, though no news of it has come here yet.
             return await run_in_threadpool(self._look, job, wanted)
         made = partial(self._look, job, wanted)
         return await self._services.hub.looks.share(job, wanted, made, _size_of, keep=self._services.leading)
 
-    def _look(self, job: str, wanted: Wanted) -> tuple[Job, Piece]:
+    def _look(self, job: str, wanted: WantedLog) -> tuple[Job, LogPiece]:
         """The job, and after it the bytes: of a job that is over, no byte that was saved is missed."""
         store = self._services.store
         seen = job_views.find_job(store, job)
@@ -141,7 +141,7 @@ class Tails:
         services.control.run(lambda cycle: cycle.follow_log(job, now + FOLLOWED_S, services.control.now()))
 
 
-def _size_of(found: tuple[Job, Piece]) -> int:
+def _size_of(found: tuple[Job, LogPiece]) -> int:
     return len(found[1].data)
 
 
@@ -202,7 +202,7 @@ def routes(services: Services) -> APIRouter:
         job = await find(request, ref)
         if attempt > job.number:
             raise NotFound(f"{job.id} has no attempt {attempt} yet", f"the newest is {job.number}")
-        deadline, wanted = services.mono() + wait_s, Wanted(attempt, task, rank, stream, offset, limit)
+        deadline, wanted = services.mono() + wait_s, WantedLog(attempt, task, rank, stream, offset, limit)
         while True:
             with services.hub.output_of(job.id) as happened:
                 job, piece = await tails.look(job.id, wanted, waits=wait_s > 0)

@@ -75,7 +75,7 @@ class Pipe:
 
 
 @dataclass
-class Visit:
+class VisitStreams:
     id: str
     node: str
     user: str
@@ -96,7 +96,7 @@ class Board:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self.visits: dict[str, Visit] = {}
+        self.visits: dict[str, VisitStreams] = {}
 
     def make_room(self) -> None:
         """Forget visits that were asked for and never begun."""
@@ -104,7 +104,7 @@ class Board:
         for visit in [each for each in self.visits.values() if not each.taken and each.begun_at < late]:
             del self.visits[visit.id]
 
-    def get(self, visit: str, request: Request) -> Visit:
+    def get(self, visit: str, request: Request) -> VisitStreams:
         """The visit, for the two who take part in it: whoever asked for it, and the node that is visited."""
         found, actor = self.visits.get(visit), actor_of(request)
         part = found and (found.node in ("", actor.node) if actor.kind == "agent" else actor.name == found.user)
@@ -124,7 +124,7 @@ class Board:
             await pipe.end()
         return Response(status_code=204)
 
-    async def out(self, visit: Visit) -> AsyncIterator[bytes]:
+    async def out(self, visit: VisitStreams) -> AsyncIterator[bytes]:
         """What the visitor hears: the node's words, or that it did not come."""
         try:
             try:
@@ -138,7 +138,7 @@ class Board:
             self.visits.pop(visit.id, None)
             await visit.hang_up()
 
-    async def to_node(self, visit: Visit) -> AsyncIterator[bytes]:
+    async def to_node(self, visit: VisitStreams) -> AsyncIterator[bytes]:
         try:
             while data := await visit.to_node.get():
                 yield data
@@ -173,7 +173,7 @@ def _for_visitors(router: APIRouter, services: Services, board: Board) -> None:
         board.make_room()
         name = secrets.token_urlsafe(16)
         actor = actor_of(request)
-        made = board.visits[name] = Visit(
+        made = board.visits[name] = VisitStreams(
             name, "", actor.name, services.mono()
         )  # First: the agent may be at once there.
         try:
@@ -197,7 +197,7 @@ def _for_visitors(router: APIRouter, services: Services, board: Board) -> None:
 
 
 def _for_agents(router: APIRouter, services: Services, board: Board) -> None:
-    def came(visit: str, request: Request) -> Visit:
+    def came(visit: str, request: Request) -> VisitStreams:
         found = board.get(visit, request)
         services.control.run(lambda cycle: cycle.book.doors.answered(found.id))
         found.answered.set()

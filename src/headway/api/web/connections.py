@@ -26,7 +26,7 @@ _log = logging.getLogger("headway.http")
 _log.setLevel(logging.ERROR)
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     IDLE = "between two requests"
     HEAD = "reading headers"
     BODY = "reading a body"
@@ -34,7 +34,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     header_bytes_max: int
     request_s_max: float
     guests_most: int
@@ -45,7 +45,7 @@ class Limits:
 class Guests:
     """Connections on which nobody has signed in yet, all and by address; the oldest first."""
 
-    limits: Limits
+    limits: ConnectionLimits
     here: dict[Limited, None] = field(default_factory=dict)
     by_address: dict[str, dict[Limited, None]] = field(default_factory=dict)
 
@@ -61,7 +61,7 @@ class Guests:
     def _room(self, among: dict[Limited, None], most: int) -> bool:
         if len(among) < most:
             return True
-        waiting = next((each for each in among if each.phase is not Phase.WHOLE), None)
+        waiting = next((each for each in among if each.phase is not ConnectionPhase.WHOLE), None)
         if waiting is not None:
             waiting.refuse(503, "too many connections on which nobody has signed in")
         return waiting is not None
@@ -75,21 +75,21 @@ class Guests:
                 del self.by_address[guest.address]
 
 
-class Refused(Exception):
+class ConnectionRefused(Exception):
     """What came is not taken; raised through the parser, which then stops."""
 
 
 class Limited(HttpToolsProtocol):
     """One connection. Used by its subclasses, which `limited` makes: they have the limits of one server."""
 
-    limits: Limits
+    limits: ConnectionLimits
     guests: Guests
 
     def __init__(self, *words: Any, **more: Any) -> None:
         super().__init__(*words, **more)
         self.logger = _log
         self.address = ""
-        self.phase = Phase.HEAD
+        self.phase = ConnectionPhase.HEAD
         self.known = False
         self._since = self.loop.time()
         self._loose_bytes = 0  # Received since the last whole head, or the last piece of a body.
@@ -110,8 +110,8 @@ class Limited(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self.phase is Phase.IDLE:
-            self._enter(Phase.HEAD)
+        if self.phase is ConnectionPhase.IDLE:
+            self._enter(ConnectionPhase.HEAD)
         self._loose_bytes += len(data)
         super().data_received(data)
         if self._loose_bytes > self.limits.header_bytes_max and not self.transport.is_closing():
@@ -125,15 +125,15 @@ class Limited(HttpToolsProtocol):
     def look(self, now: float) -> None:
         """Close the connection if its request should have been whole by now. Asked about once a second."""
         late = now - self._since > self.limits.request_s_max
-        patient = self.phase is Phase.BODY and self.known and not self.cycle.response_complete
-        if late and self.phase in (Phase.HEAD, Phase.BODY) and not patient:
+        patient = self.phase is ConnectionPhase.BODY and self.known and not self.cycle.response_complete
+        if late and self.phase in (ConnectionPhase.HEAD, ConnectionPhase.BODY) and not patient:
             self.refuse(408, f"the request was not whole within {self.limits.request_s_max:g} s")
 
     def refuse(self, status: int, why: str) -> None:
         """Say why, where nothing else is being said, and close."""
         self.guests.leave(self)
         cycle: Any = self.cycle  # None before the first request.
-        answered = cycle is not None and (cycle.response_complete if self.phase is Phase.BODY else False)
+        answered = cycle is not None and (cycle.response_complete if self.phase is ConnectionPhase.BODY else False)
         speaking = cycle is not None and cycle.response_started and not cycle.response_complete
         if not self.transport.is_closing():
             if not answered and not speaking:
@@ -148,12 +148,12 @@ class Limited(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._enter(Phase.HEAD)
+        self._enter(ConnectionPhase.HEAD)
         self.known = False  # The next request may be somebody else's.
         self.scope["state"][SIGNED_IN] = self.signed_in
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.phase is Phase.HEAD:  # What comes after a body came too late to be checked with the rest.
+        if self.phase is ConnectionPhase.HEAD:  # What comes after a body came too late to be checked with the rest.
             super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:
@@ -165,7 +165,7 @@ class Limited(HttpToolsProtocol):
         if len(self.pipeline) >= PIPELINED_MOST:
             self._stop(400, f"more than {PIPELINED_MOST} requests before the first is answered")
         self._loose_bytes = 0
-        self._enter(Phase.BODY)
+        self._enter(ConnectionPhase.BODY)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -175,21 +175,21 @@ class Limited(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._loose_bytes = 0
         super().on_message_complete()
-        self._enter(Phase.IDLE if self.cycle.response_complete else Phase.WHOLE)
+        self._enter(ConnectionPhase.IDLE if self.cycle.response_complete else ConnectionPhase.WHOLE)
 
     def on_response_complete(self) -> None:
-        if self.phase is Phase.WHOLE:
-            self._enter(Phase.IDLE)
-        elif self.phase is Phase.BODY:  # The rest of it is read and dropped, for a while.
+        if self.phase is ConnectionPhase.WHOLE:
+            self._enter(ConnectionPhase.IDLE)
+        elif self.phase is ConnectionPhase.BODY:  # The rest of it is read and dropped, for a while.
             self._since = self.loop.time()
         super().on_response_complete()
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: ConnectionPhase) -> None:
         self.phase, self._since = phase, self.loop.time()
 
     def _stop(self, status: int, why: str) -> NoReturn:
         self._why = (status, why)
-        raise Refused(why)
+        raise ConnectionRefused(why)
 
 
 def _document(status: int, why: str) -> bytes:
@@ -199,6 +199,6 @@ def _document(status: int, why: str) -> bytes:
     return STATUS_LINE[status] + head.encode() + body.encode()
 
 
-def limited(limits: Limits) -> type[Limited]:
+def limited(limits: ConnectionLimits) -> type[Limited]:
     """The class of one server's connections."""
     return type("Connection", (Limited,), {"limits": limits, "guests": Guests(limits)})

@@ -31,7 +31,7 @@ def hot_routes(routers: list[APIRouter], services: Services) -> dict[tuple[str, 
     return found
 
 
-class Lane(FastAPI):
+class FastPath(FastAPI):
     """An application whose hot routes are met before anything that only the others need."""
 
     def open_lane(self, lane: ASGIApp) -> None:

@@ -38,7 +38,7 @@ PER_HOP = frozenset(
 
 
 @dataclass
-class Standing:
+class LeaderStanding:
     """Whether this server leads, or who does. Changed by the leadership's thread, waited on in the event loop."""
 
     leading: bool = True
@@ -86,7 +86,7 @@ class LeaderGone(Exception):
 class Front:
     """Answers, passes on, or points to the leader."""
 
-    def __init__(self, app: ASGIApp, standing: Standing) -> None:
+    def __init__(self, app: ASGIApp, standing: LeaderStanding) -> None:
         self._app = app
         self._standing = standing
         self._wires = LeaderWires(lambda url, nonce: standing.proofs(url, nonce) if standing.proofs else [])

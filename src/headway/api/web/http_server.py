@@ -12,7 +12,7 @@ from typing import Any
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
-from headway.api.web.connections import Limited, Limits, limited
+from headway.api.web.connections import ConnectionLimits, Limited, limited
 from headway.settings import Settings
 
 TICK_S = 1.0
@@ -77,11 +77,11 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: Settings) -> ConnectionLimits:
     """What the settings say; guests in all may never take more than a quarter of the files that may be open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = settings.guests_most if files == resource.RLIM_INFINITY else min(settings.guests_most, max(files // 4, 16))
-    return Limits(settings.header_bytes_max, settings.request_s_max, most, settings.guests_per_address_most)
+    return ConnectionLimits(settings.header_bytes_max, settings.request_s_max, most, settings.guests_per_address_most)
 
 
 def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], None], settings: Settings) -> HttpServer:

@@ -13,15 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headway.api.web.follower_proxy import Standing
+from headway.api.web.follower_proxy import LeaderStanding
 from headway.api.web.sealed_calls import SealedCalls
 from headway.api.web.shared_reads import Looks
-from headway.api.web.signed_urls import Addresses
+from headway.api.web.signed_urls import SignedUrls
 from headway.api.web.token_cache import Badges, Recorder
 from headway.control.access.audit import Recorded, recording
 from headway.control.access.sealing import KeyRing
 from headway.control.access.signing_keys import Signing
-from headway.control.files.bundles import Shelf
+from headway.control.files.bundles import BundleStore
 from headway.control.leader.cycle import Published
 from headway.control.leader.election import Away
 from headway.control.leader.thread import ControlThread
@@ -140,7 +140,7 @@ class Services:
     now: Callable[[], float]
     mono: Callable[[], float]
     about: dict[str, Any] = field(default_factory=dict)
-    standing: Standing = field(default_factory=Standing)
+    standing: LeaderStanding = field(default_factory=LeaderStanding)
     engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
     ring: KeyRing = field(default_factory=lambda: KeyRing(Path("secrets.keys"), make=False))
     old_tokens: set[str] = field(default_factory=set)  # Nodes whose last sync was proven with an older key.
@@ -153,7 +153,7 @@ class Services:
     def leading(self) -> bool:
         return isinstance(self.control, ControlThread)
 
-    def stand(self, control: ControlThread | Away, shelf: Shelf | None = None) -> None:
+    def stand(self, control: ControlThread | Away, shelf: BundleStore | None = None) -> None:
         """Lead from now on, or no longer. A shelf of before may no longer know what is in storage."""
         self.control = control
         self.__dict__.pop("shelf", None)
@@ -186,12 +186,12 @@ class Services:
         return SealedCalls(lambda: self.signer)
 
     @cached_property
-    def addresses(self) -> Addresses:
-        return Addresses(self.storage, lambda: self.signer.addresses, self.now, self.settings.signed_url_s)
+    def addresses(self) -> SignedUrls:
+        return SignedUrls(self.storage, lambda: self.signer.addresses, self.now, self.settings.signed_url_s)
 
     @cached_property
-    def shelf(self) -> Shelf:
-        return Shelf(self.store, self.storage, self.control)
+    def shelf(self) -> BundleStore:
+        return BundleStore(self.store, self.storage, self.control)
 
     def price(self) -> Price:
         """What a second of an attempt costs, as the pools say."""

@@ -19,7 +19,7 @@ METHODS = ("PUT", "GET")
 
 
 @dataclass(frozen=True, slots=True)
-class Addresses:
+class SignedUrls:
     storage: Storage
     keys: Callable[[], Sequence[bytes]]  # What all servers of one store share; the first signs.
     now: Callable[[], float]

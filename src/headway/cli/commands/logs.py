@@ -38,7 +38,7 @@ def logs(
 
     With -f, the exit code says how the job ended, as with run.
     """
-    from headway.cli.screen.follow import Reader, follow
+    from headway.cli.screen.follow import LogReader, follow
     from headway.client.story import Story
 
     client = connect(output)
@@ -49,7 +49,7 @@ def logs(
     if output.machine:
         output.show(client.logs_index(job, fresh=True), lambda: "", list)
         return exits.OK
-    written, reader = False, Reader(output, raw)
+    written, reader = False, LogReader(output, raw)
     for piece in Story(client, job, **narrow).tell():
         written = written or bool(piece.data)
         reader.emit(piece)

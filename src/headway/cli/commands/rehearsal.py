@@ -29,7 +29,7 @@ from headway.core.rehearsal.advice import MODEL_FILE
 from headway.core.rehearsal.verdict import RehearsalVerdict, rehearsal_verdict
 
 if TYPE_CHECKING:
-    from headway.client.code.prepared_job import Prepared
+    from headway.client.code.prepared_job import PreparedJob
     from headway.core.rehearsal.verdict import Observations
 
 WITHIN_S = 120.0
@@ -63,7 +63,7 @@ def checkpoint(output: Output, within: float | None, keep: bool, dry_run: bool, 
 
 def rehearse(
     client: Any,
-    prepared: Prepared,
+    prepared: PreparedJob,
     output: Output,
     *,
     within_s: float | None = None,

@@ -19,7 +19,7 @@ from headway.cli.job_flags.scheduling import wish_options, wishes_given
 from headway.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from headway.client.code.prepared_job import Prepared
+    from headway.client.code.prepared_job import PreparedJob
 
 WORDS = "words"
 VERBATIM = "verbatim"
@@ -152,7 +152,7 @@ def show_dry(output: Output, raw: dict[str, Any]) -> int:
     return exits.OK
 
 
-def describe(client: Any, given: dict[str, Any]) -> Prepared:
+def describe(client: Any, given: dict[str, Any]) -> PreparedJob:
     """Put file, flags and words together, and check the whole: flags win over the file."""
     from headway.client.code.prepared_job import take_packing
     from headway.client.code.script import describe_job
@@ -177,7 +177,7 @@ def describe(client: Any, given: dict[str, Any]) -> Prepared:
         raise BadInput("no script and no command", "headway run train.py, headway run -- COMMAND, or -f job.yaml")
     raw = describe_job(words, wishes, os.environ, os.getcwd(), verbatim=verbatim)
     read_spec(raw)
-    prepared: Prepared = client.prepare(raw, packing)
+    prepared: PreparedJob = client.prepare(raw, packing)
     read_spec(prepared.raw)
     return prepared
 

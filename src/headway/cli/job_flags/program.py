@@ -16,8 +16,8 @@ from headway.core.errors import BadInput
 from headway.core.units import show_size
 
 if TYPE_CHECKING:
-    from headway.client.code.bundle import Sent
-    from headway.client.code.prepared_job import Prepared
+    from headway.client.code.bundle import SentBundle
+    from headway.client.code.prepared_job import PreparedJob
 
 REDRAW_EVERY_S = 0.1
 BAR_WIDTH = 24
@@ -127,7 +127,7 @@ def _places(flag: str, given: dict[str, Any], cwd: str) -> Iterator[tuple[str, s
         yield name, where, os.path.normpath(os.path.join(cwd, os.path.expanduser(where)))
 
 
-def send(client: Any, prepared: Prepared, output: Output) -> None:
+def send(client: Any, prepared: PreparedJob, output: Output) -> None:
     """Bring the bundle to the server, with a bar on a terminal and one line elsewhere."""
     bundle = prepared.bundle
     if bundle is None:
@@ -153,7 +153,7 @@ class Bar:
         self.drawn_at = 0.0
         self.drawn = False
 
-    def show(self, sent: Sent) -> None:
+    def show(self, sent: SentBundle) -> None:
         now = time.monotonic()
         if not self.shown or sent.files == 0 or now - self.drawn_at < REDRAW_EVERY_S:
             return

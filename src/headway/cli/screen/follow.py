@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headway.cli.frame import exits
 from headway.cli.frame.output import Output, on_terminal
 from headway.cli.screen.terminal_filter import Tame
-from headway.client.story import Piece, Story
+from headway.client.story import Story, StoryPiece
 from headway.core.errors import HeadwayError
 from headway.core.units import show_duration
 
@@ -28,8 +28,8 @@ def follow(
     client.on_trouble(_Troubles(output).tell)
     client.link.on_wait = lambda sentence, left_s: None  # It is told as a trouble of the job's.
     client.link.patience_s = max(client.link.patience_s, AWAY_S_MAX)
-    story = Story(client, job, on_wait=_Waiting(output).tell, **narrow)
-    reader = Reader(output, raw)
+    story = Story(client, job, on_wait=_WaitingLine(output).tell, **narrow)
+    reader = LogReader(output, raw)
     try:
         for piece in story.follow():
             reader.emit(piece)
@@ -45,7 +45,7 @@ def follow(
     return exits.for_job(story.ended, exit_code_from_job)
 
 
-class Reader:
+class LogReader:
     """Where a log goes: bytes as they are, at once; on a terminal only what it may be shown (terminal_filter.py),
     unless raw.
     """
@@ -55,7 +55,7 @@ class Reader:
         streams = [] if raw else [each for each in {self._out, sys.stderr} if on_terminal(each)]
         self._tame = {each: Tame(output.colour, each.encoding or "utf-8") for each in streams}
 
-    def emit(self, piece: Piece) -> None:
+    def emit(self, piece: StoryPiece) -> None:
         stream = self._out if piece.stream == "out" else sys.stderr
         tame = self._tame.get(stream)
         self._write(stream, tame.feed(piece.data) if tame else piece.data)
@@ -95,7 +95,7 @@ def let_go(client: Client, job: str, output: Output) -> int:
     return exits.INTERRUPTED
 
 
-class _Waiting:
+class _WaitingLine:
     """Says why the job waits, once it has waited a little, and again when the reason changes."""
 
     def __init__(self, output: Output) -> None:

@@ -33,13 +33,13 @@ Entry = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class ReadBundle:
     """A project as it was found: its manifest, and where the files lie."""
 
     root: str
     files: tuple[Entry, ...]
     digest: str
-    git: git.Facts | None = None
+    git: git.GitFacts | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -56,7 +56,7 @@ class Bundle:
         return {"files": list(self.files), "git": self.git._asdict() if self.git else None}
 
 
-class Sender(Protocol):
+class BundleSender(Protocol):
     """What is needed of a connection."""
 
     def call(
@@ -70,7 +70,7 @@ class Sender(Protocol):
 
 
 @dataclass(slots=True)
-class Sent:
+class SentBundle:
     """How far an upload is."""
 
     files: int
@@ -79,7 +79,7 @@ class Sent:
     bytes_sent: int = 0
 
 
-def read(root: str, cache: Path, *, allow_large: bool = False) -> Bundle:
+def read(root: str, cache: Path, *, allow_large: bool = False) -> ReadBundle:
     """Look at every file of a project and name it by its content. What must not travel is refused by its path."""
     root = os.path.abspath(root)
     paths = ignored_files.listing(root)
@@ -100,13 +100,15 @@ def read(root: str, cache: Path, *, allow_large: bool = False) -> Bundle:
     return made_of(files, root, git.facts(root) if os.path.lexists(os.path.join(root, ".git")) else None)
 
 
-def made_of(files: Sequence[Entry], root: str, facts: git.Facts | None = None) -> Bundle:
+def made_of(files: Sequence[Entry], root: str, facts: git.GitFacts | None = None) -> ReadBundle:
     ordered = sorted(files, key=lambda entry: str(entry["path"]))
     canonical = json.dumps(ordered, sort_keys=True, separators=(",", ":"))
-    return Bundle(root, tuple(ordered), hashlib.sha256(canonical.encode()).hexdigest(), facts)
+    return ReadBundle(root, tuple(ordered), hashlib.sha256(canonical.encode()).hexdigest(), facts)
 
 
-def send(link: Sender, bundle: Bundle, on_progress: Callable[[Sent], None] = lambda sent: None) -> Sent:
+def send(
+    link: BundleSender, bundle: ReadBundle, on_progress: Callable[[SentBundle], None] = lambda sent: None
+) -> SentBundle:
     """Bring the server what it does not have yet, then the manifest. Repeating it sends nothing."""
     places = {entry["sha256"]: entry for entry in bundle.files if "sha256" in entry}
     missing: list[str] = []
@@ -115,7 +117,7 @@ def send(link: Sender, bundle: Bundle, on_progress: Callable[[Sent], None] = lam
         answer = link.call("POST", "/bundles/missing", {"files": hashes[start : start + ASK_MOST]}).json()
         missing += answer["missing"]
     wanted = [places[sha256] for sha256 in missing if sha256 in places]
-    sent = Sent(len(wanted), sum(int(entry["size"]) for entry in wanted))
+    sent = SentBundle(len(wanted), sum(int(entry["size"]) for entry in wanted))
     on_progress(sent)
     for pack in _packs(wanted):
         if len(pack) == 1:

@@ -13,7 +13,7 @@ DIFF_BYTES_MAX = 1 << 20
 ANSWER_S_MAX = 60.0
 
 
-class Facts(NamedTuple):
+class GitFacts(NamedTuple):
     """Where the code stands; `dirty_diff` is what differs from the commit, cut at 1 MiB."""
 
     commit: str
@@ -72,14 +72,14 @@ def _special(root: str, folder: str) -> list[str]:
         return []  # Listed, and removed: there is nothing in it.
 
 
-def facts(root: str) -> Facts | None:
+def facts(root: str) -> GitFacts | None:
     """Commit, branch (empty when detached) and the changes since; None where there is no commit yet."""
     commit = _ask(root, "rev-parse", "--verify", "-q", "HEAD")
     if not commit:
         return None
     branch = _ask(root, "symbolic-ref", "--short", "-q", "HEAD") or b""
     changes = _ask(root, "diff", "--no-color", "--no-ext-diff", "HEAD") or b""
-    return Facts(_text(commit), _text(branch), changes[:DIFF_BYTES_MAX].decode("utf-8", "replace"))
+    return GitFacts(_text(commit), _text(branch), changes[:DIFF_BYTES_MAX].decode("utf-8", "replace"))
 
 
 def _text(said: bytes) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.client.code import bundle, environments, ignored_files
-from headway.client.code.bundle import Bundle
+from headway.client.code.bundle import ReadBundle
 from headway.core.errors import BadInput
 
 WHEN = ("auto", "always", "never")
@@ -31,11 +31,11 @@ class Packing:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedJob:
     """A description that the server takes, and the bundle that has to be there first."""
 
     raw: dict[str, Any]
-    bundle: Bundle | None = None
+    bundle: ReadBundle | None = None
 
 
 def take_packing(wishes: dict[str, Any]) -> Packing:
@@ -50,7 +50,7 @@ def take_packing(wishes: dict[str, Any]) -> Packing:
 
 def prepare(
     raw: dict[str, Any], packing: Packing, *, when: str, shared: bool, cache: Path, env: Mapping[str, str]
-) -> Prepared:
+) -> PreparedJob:
     """Return the description with its code and packages settled. `shared` says that the server is another machine's."""
     if when not in WHEN:
         raise BadInput(f'bundle: "{when[:80]}" is not one of {", ".join(WHEN)}')
@@ -64,11 +64,11 @@ def prepare(
         raw = _without(raw, OF_AN_ENVIRONMENT, env)
         raw["command"] = _portable(raw["command"], "python")
     if made:
-        return Prepared({key: value for key, value in raw.items() if key != "workdir"})
+        return PreparedJob({key: value for key, value in raw.items() if key != "workdir"})
     if root is None:
-        return Prepared(raw)
+        return PreparedJob(raw)
     found = bundle.read(root, cache / "bundles", allow_large=packing.allow_large)
-    return Prepared(_bundled(raw, found, workdir, shared, env), found)
+    return PreparedJob(_bundled(raw, found, workdir, shared, env), found)
 
 
 def _root(workdir: str, asked: bool | None, when: str, shared: bool) -> str | None:
@@ -78,7 +78,9 @@ def _root(workdir: str, asked: bool | None, when: str, shared: bool) -> str | No
     return (project or workdir) if wanted else None
 
 
-def _bundled(raw: dict[str, Any], found: Bundle, workdir: str, shared: bool, env: Mapping[str, str]) -> dict[str, Any]:
+def _bundled(
+    raw: dict[str, Any], found: ReadBundle, workdir: str, shared: bool, env: Mapping[str, str]
+) -> dict[str, Any]:
     given = {key: value for key, value in raw.items() if key != "workdir"}
     subdir = os.path.relpath(workdir, found.root)
     given["bundle"] = found.digest
@@ -94,7 +96,7 @@ def _bundled(raw: dict[str, Any], found: Bundle, workdir: str, shared: bool, env
     return given
 
 
-def _inner(word: str, found: Bundle, workdir: str) -> str:
+def _inner(word: str, found: ReadBundle, workdir: str) -> str:
     """A script of the project by its path in the bundle; refused when it is not in there, all else as it is."""
     full = os.path.normpath(os.path.join(workdir, word))
     if not word.endswith((".py", ".sh")) or not os.path.isfile(full):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from headway.client.connection.http import Link
+from headway.client.connection.http import ServerLink
 from headway.core.errors import NotAllowed, NotFound, Unavailable
 
 PATIENCE_S = 300.0
@@ -24,7 +24,7 @@ HEAD_BYTES_MAX = 1 << 16
 PAGE = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
 
 
-def token(link: Link, show: Callable[[str], None]) -> str:
+def token(link: ServerLink, show: Callable[[str], None]) -> str:
     """Let the user sign in, and return the server's token."""
     ways: dict[str, Any] = link.call("GET", "/login").json()
     if not ways.get("oidc"):

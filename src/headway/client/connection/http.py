@@ -83,7 +83,7 @@ class NotHeadway(Unavailable):
     """Something answers there, and it is no Headway server."""
 
 
-class Link:
+class ServerLink:
     """A keep-alive connection that is made when it is needed and made again when it is lost.
 
     `on_trouble` hears of every failed try; `on_wait` once in a call, when it lasts: what fails, and how long is waited.
@@ -116,9 +116,9 @@ class Link:
         one = urls[self._turn % len(urls)] if urls else found.url
         return Address(one, found.token, found.ca_file, found.own) if len(urls) > 1 else found
 
-    def another(self) -> Link:
+    def another(self) -> ServerLink:
         """A link of its own to the same servers, which begins with the one that answers this one."""
-        made = Link(self.locate, self.patience_s, self.on_trouble, self.met)
+        made = ServerLink(self.locate, self.patience_s, self.on_trouble, self.met)
         made._turn, made._met = self._turn, self._met
         return made
 
@@ -279,7 +279,7 @@ class _Lost(Exception):
 class _Waiting:
     """The pauses of one call, which grow, until it is no longer worth it."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ServerLink) -> None:
         self._link = link
         self._began_at = time.monotonic()
         self._pause_s = PAUSE_FIRST_S

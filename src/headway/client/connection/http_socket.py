@@ -24,7 +24,7 @@ class FileBody:
         self.size = size
 
 
-class Broken(ConnectionError):
+class BrokenConnection(ConnectionError):
     """The other side ended early, or said something that is not HTTP."""
 
 
@@ -64,7 +64,7 @@ class Wire:
             self._socket.sendall(head)
             with open(body.path, "rb") as file:
                 if self._socket.sendfile(file, count=size or None) != size:
-                    raise Broken(f"{body.path} became shorter while it was sent")
+                    raise BrokenConnection(f"{body.path} became shorter while it was sent")
         else:
             self._socket.sendall(head + (body or b""))
         while True:
@@ -122,7 +122,7 @@ class Wire:
     def _head(self) -> tuple[int, dict[str, str]]:
         version, _, rest = self._line().partition(b" ")
         if not version.startswith(b"HTTP/1."):
-            raise Broken("no HTTP answer" if version else "closed without an answer")
+            raise BrokenConnection("no HTTP answer" if version else "closed without an answer")
         found: dict[str, str] = {}
         for _ in range(HEADERS_MAX):
             line = self._line()
@@ -130,24 +130,24 @@ class Wire:
                 return _number(rest[:3].decode("latin-1"), 10), found
             name, _, value = line.decode("latin-1").partition(":")
             found[name.strip().lower()] = value.strip()
-        raise Broken("too many headers")
+        raise BrokenConnection("too many headers")
 
     def _line(self) -> bytes:
         line = self._file.readline(LINE_BYTES_MAX)
         if line and not line.endswith(b"\n"):
-            raise Broken("the answer broke off")
+            raise BrokenConnection("the answer broke off")
         return line.rstrip(b"\r\n")
 
     def _chunk_size(self) -> int:
         line = self._line()
         if not line:
-            raise Broken("the answer broke off")
+            raise BrokenConnection("the answer broke off")
         return _number(line.split(b";")[0].decode("latin-1"), 16)
 
     def _exactly(self, size: int) -> bytes:
         data = self._file.read(size)
         if len(data) < size:
-            raise Broken("the answer broke off")
+            raise BrokenConnection("the answer broke off")
         return data
 
 
@@ -155,7 +155,7 @@ def _number(text: str, base: int) -> int:
     try:
         number = int(text, base)
     except ValueError:
-        raise Broken(f"{text[:20]!r} is not a number") from None
+        raise BrokenConnection(f"{text[:20]!r} is not a number") from None
     if number < 0:
-        raise Broken(f"{number} is not a size")
+        raise BrokenConnection(f"{number} is not a size")
     return number

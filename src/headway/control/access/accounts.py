@@ -10,7 +10,7 @@ import hmac
 import secrets
 from dataclasses import dataclass, replace
 
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.access.accounts import Accounts, Membership, Project, Token, User, check_name, check_role
 from headway.core.access.actor import Actor
 from headway.core.access.tokens import hashed
@@ -63,15 +63,15 @@ def find_user(store: Store, name: str) -> User | None:
     return next((user for user in store.user_accounts() if user.name == name), None)
 
 
-def _user(desk: Desk, name: str) -> User:
-    found = find_user(desk.store, name)
+def _user(tx: Transaction, name: str) -> User:
+    found = find_user(tx.store, name)
     if found is None:
         raise NotFound(f'no user "{name[:80]}"', "headway user ls")
     return found
 
 
-def _project(desk: Desk, name: str) -> Project:
-    found = next((each for each in desk.store.projects() if each.name == name), None)
+def _project(tx: Transaction, name: str) -> Project:
+    found = next((each for each in tx.store.projects() if each.name == name), None)
     if found is None:
         raise NotFound(f'no project "{name[:80]}"', "headway project ls")
     return found
@@ -81,15 +81,15 @@ def _project(desk: Desk, name: str) -> Project:
 class AddUser:
     user: User
 
-    def apply(self, desk: Desk) -> User:
-        user = replace(self.user, created_at=desk.now)
+    def apply(self, tx: Transaction) -> User:
+        user = replace(self.user, created_at=tx.now)
         check_name(user.name, "user")
-        known = [*desk.store.user_accounts(), *desk.admit.users]
+        known = [*tx.store.user_accounts(), *tx.admit.users]
         if any(each.name == user.name for each in known):
             raise Conflict(f'the user "{user.name}" is there already', "headway user role changes one")
         if user.email and any(each.email == user.email for each in known):
             raise Conflict(f'"{user.email}" is the address of another user')
-        desk.admit.users.append(user)
+        tx.admit.users.append(user)
         return user
 
 
@@ -102,12 +102,12 @@ class SetUser:
     email: str | None = None
     subject: str | None = None
 
-    def apply(self, desk: Desk) -> User:
-        user = _user(desk, self.name)
+    def apply(self, tx: Transaction) -> User:
+        user = _user(tx, self.name)
         given = {"admin": self.admin, "email": self.email, "subject": self.subject}
         words = {word: value for word, value in given.items() if value is not None}
         user = replace(user, **words)  # type: ignore[arg-type]
-        desk.admit.users.append(user)
+        tx.admit.users.append(user)
         return user
 
 
@@ -117,11 +117,11 @@ class DropUser:
 
     name: str
 
-    def apply(self, desk: Desk) -> None:
-        _user(desk, self.name)
-        desk.admit.dropped_users.append(self.name)
-        mine = [each for each in desk.store.tokens() if each.kind == "personal" and each.user == self.name]
-        revoke(desk.admit, mine, desk.now)
+    def apply(self, tx: Transaction) -> None:
+        _user(tx, self.name)
+        tx.admit.dropped_users.append(self.name)
+        mine = [each for each in tx.store.tokens() if each.kind == "personal" and each.user == self.name]
+        revoke(tx.admit, mine, tx.now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +129,11 @@ class AddProject:
     name: str
     by: str
 
-    def apply(self, desk: Desk) -> Project:
-        project = Project(check_name(self.name, "project"), self.by, desk.now)
-        if any(each.name == self.name for each in desk.store.projects()):
+    def apply(self, tx: Transaction) -> Project:
+        project = Project(check_name(self.name, "project"), self.by, tx.now)
+        if any(each.name == self.name for each in tx.store.projects()):
             raise Conflict(f'the project "{self.name}" is there already')
-        desk.admit.projects.append(project)
+        tx.admit.projects.append(project)
         return project
 
 
@@ -143,15 +143,15 @@ class DropProject:
 
     name: str
 
-    def apply(self, desk: Desk) -> None:
-        _project(desk, self.name)
-        if any(job.spec.project == self.name for job in desk.book.jobs.values()):
+    def apply(self, tx: Transaction) -> None:
+        _project(tx, self.name)
+        if any(job.spec.project == self.name for job in tx.book.jobs.values()):
             hint = f"headway ps --project {self.name}"
             raise Conflict(f'the project "{self.name}" has jobs that have not ended', hint)
-        if any(each.spec.project == self.name for each in desk.book.house.schedules.values()):
+        if any(each.spec.project == self.name for each in tx.book.house.schedules.values()):
             raise Conflict(f'the project "{self.name}" has schedules', "headway schedule ls")
-        desk.admit.dropped_projects.append(self.name)
-        revoke(desk.admit, [each for each in desk.store.tokens() if each.project == self.name], desk.now)
+        tx.admit.dropped_projects.append(self.name)
+        revoke(tx.admit, [each for each in tx.store.tokens() if each.project == self.name], tx.now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +161,9 @@ class AllowReferences:
     project: str
     allowed: tuple[str, ...]
 
-    def apply(self, desk: Desk) -> Project:
-        project = replace(_project(desk, self.project), allowed=self.allowed)
-        desk.admit.projects.append(project)
+    def apply(self, tx: Transaction) -> Project:
+        project = replace(_project(tx, self.project), allowed=self.allowed)
+        tx.admit.projects.append(project)
         return project
 
 
@@ -175,13 +175,13 @@ class SetMember:
     user: str
     role: str | None
 
-    def apply(self, desk: Desk) -> None:
-        _project(desk, self.project)
-        _user(desk, self.user)
+    def apply(self, tx: Transaction) -> None:
+        _project(tx, self.project)
+        _user(tx, self.user)
         if self.role is not None:
-            desk.admit.members.append(Membership(self.project, self.user, check_role(self.role)))
-        elif desk.store.members(self.project, self.user):
-            desk.admit.dropped_members.append((self.project, self.user))
+            tx.admit.members.append(Membership(self.project, self.user, check_role(self.role)))
+        elif tx.store.members(self.project, self.user):
+            tx.admit.dropped_members.append((self.project, self.user))
         else:
             raise NotFound(f'"{self.user}" is not in the project "{self.project}"')
 
@@ -193,18 +193,18 @@ class SaveToken:
     token: Token
     ttl_s: float | None = None
 
-    def apply(self, desk: Desk) -> Token:
+    def apply(self, tx: Transaction) -> Token:
         token = self.token
         if token.kind == "service":
-            _project(desk, token.project)
+            _project(tx, token.project)
             check_role(token.role)
         else:
-            named = [each.name for each in (*desk.store.user_accounts(), *desk.admit.users)]
+            named = [each.name for each in (*tx.store.user_accounts(), *tx.admit.users)]
             if token.user not in named:
                 raise NotFound(f'no user "{token.user[:80]}"', "headway user ls")
-        expires_at = None if self.ttl_s is None else desk.now + self.ttl_s
-        token = replace(token, created_at=desk.now, expires_at=expires_at)
-        desk.admit.tokens.append(token)
+        expires_at = None if self.ttl_s is None else tx.now + self.ttl_s
+        token = replace(token, created_at=tx.now, expires_at=expires_at)
+        tx.admit.tokens.append(token)
         return token
 
 
@@ -212,11 +212,11 @@ class SaveToken:
 class RevokeToken:
     prefix: str
 
-    def apply(self, desk: Desk) -> Token:
-        token = desk.store.token(self.prefix)
+    def apply(self, tx: Transaction) -> Token:
+        token = tx.store.token(self.prefix)
         if token is None:
             raise NotFound(f'no token "{self.prefix[:80]}"', "headway token ls")
-        revoke(desk.admit, [token], desk.now)
+        revoke(tx.admit, [token], tx.now)
         return token
 
 

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.control.state.transaction import Command, Desk
+from headway.control.state.transaction import Command, Transaction
 from headway.core.access.accounts import AuditEntry
 from headway.core.access.actor import Actor
 
@@ -40,13 +40,13 @@ class Recorded:
     command: Command
     of: Recording
 
-    def apply(self, desk: Desk) -> Any:
-        result = self.command.apply(desk)
-        entry = self.of.entry(desk.now)
+    def apply(self, tx: Transaction) -> Any:
+        result = self.command.apply(tx)
+        entry = self.of.entry(tx.now)
         if not entry.target:
             entry = replace(entry, target=_named(result)[:TARGET_MAX])
-        desk.audit.append(entry)
-        desk.audit_jobs.append(desk.touched)
+        tx.audit.append(entry)
+        tx.audit_jobs.append(tx.touched)
         return result
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.control.access.sealing import KeyRing
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.errors import BadInput, NotAllowed, NotFound
 from headway.core.model import Job
 from headway.core.spec.job import JobSpec
@@ -24,13 +24,13 @@ class SetSecret:
     make: Callable[[Secret], Secret]
     guarded: bool = False
 
-    def apply(self, desk: Desk) -> Secret:
+    def apply(self, tx: Transaction) -> Secret:
         wanted = self.secret
-        if wanted.reference and self.guarded and not _allowed(desk.store, wanted):
+        if wanted.reference and self.guarded and not _allowed(tx.store, wanted):
             raise NotAllowed(*why_not(wanted.reference, wanted.project))
-        known = find(desk.store, wanted.project, wanted.name)
-        made = self.make(replace(wanted, version=known.version + 1 if known else 1, created_at=desk.now))
-        desk.admit.secrets.append(made)
+        known = find(tx.store, wanted.project, wanted.name)
+        made = self.make(replace(wanted, version=known.version + 1 if known else 1, created_at=tx.now))
+        tx.admit.secrets.append(made)
         return made
 
 
@@ -39,10 +39,10 @@ class DropSecret:
     project: str
     name: str
 
-    def apply(self, desk: Desk) -> str:
-        if find(desk.store, self.project, self.name) is None:
-            raise _unknown(desk.store, self.project, self.name)
-        desk.admit.dropped_secrets.append((self.project, self.name))
+    def apply(self, tx: Transaction) -> str:
+        if find(tx.store, self.project, self.name) is None:
+            raise _unknown(tx.store, self.project, self.name)
+        tx.admit.dropped_secrets.append((self.project, self.name))
         return f"{self.project}/{self.name}"
 
 
@@ -52,9 +52,9 @@ class SealAnew:
 
     ring: KeyRing
 
-    def apply(self, desk: Desk) -> int:
-        sealed = [each for each in desk.store.secrets() if not each.reference]
-        desk.admit.secrets += [self.ring.seal(each, self.ring.open(each)) for each in sealed]
+    def apply(self, tx: Transaction) -> int:
+        sealed = [each for each in tx.store.secrets() if not each.reference]
+        tx.admit.secrets += [self.ring.seal(each, self.ring.open(each)) for each in sealed]
         return len(sealed)
 
 

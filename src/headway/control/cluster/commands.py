@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.control.state.cluster_config import DEFAULT, nearest
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.growth.node_names import check_node_names
 from headway.core.job.events import Event
@@ -34,8 +34,8 @@ class SetQueue:
     changes: Words
     by: str = ""
 
-    def apply(self, desk: Desk) -> Queue:
-        house = desk.book.house
+    def apply(self, tx: Transaction) -> Queue:
+        house = tx.book.house
         known = house.queues.get(self.name)
         queue = read_queue(self.name, merged(show_queue(known) if known else {}, self.changes))
         for pool in queue.pools or ():
@@ -43,9 +43,9 @@ class SetQueue:
                 raise BadInput(f'pools: no pool "{pool}"', nearest(pool, house.pools, "headway pool ls"))
         if queue != known:
             house.queues = {**house.queues, self.name: queue}
-            desk.arrange.queues.append(queue)
-            _say(desk, "QueueChanged", {"queue": self.name, "by": self.by, **show_queue(queue)})
-            desk.book.view.set_queues(house.queues.values())
+            tx.arrange.queues.append(queue)
+            _say(tx, "QueueChanged", {"queue": self.name, "by": self.by, **show_queue(queue)})
+            tx.book.view.set_queues(house.queues.values())
         return queue
 
 
@@ -54,19 +54,19 @@ class DropQueue:
     name: str
     by: str = ""
 
-    def apply(self, desk: Desk) -> None:
-        house = desk.book.house
+    def apply(self, tx: Transaction) -> None:
+        house = tx.book.house
         house.queue(self.name)
-        inside = sum(job.spec.queue == self.name for job in desk.book.jobs.values())
+        inside = sum(job.spec.queue == self.name for job in tx.book.jobs.values())
         if inside and self.name != DEFAULT:
             raise Conflict(
                 f'queue "{self.name}" has {inside:,} unfinished {"job" if inside == 1 else "jobs"}',
                 f"move them (headway set JOB --queue …) or stop them; headway ps --queue {self.name} lists them",
             )
         house.queues = {name: queue for name, queue in house.queues.items() if name != self.name}
-        desk.arrange.dropped_queues.append(self.name)
-        _say(desk, "QueueChanged", {"queue": self.name, "by": self.by, "removed": True})
-        desk.book.view.set_queues(house.queues.values())
+        tx.arrange.dropped_queues.append(self.name)
+        _say(tx, "QueueChanged", {"queue": self.name, "by": self.by, "removed": True})
+        tx.book.view.set_queues(house.queues.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ class SetPool:
     by: str = ""
     engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
 
-    def apply(self, desk: Desk) -> Pool:
-        house = desk.book.house
+    def apply(self, tx: Transaction) -> Pool:
+        house = tx.book.house
         known = house.pools.get(self.name)
-        pool = taking_over(known, read_pool(self.name, self._words(known), self.engines), desk.book.nodes)
+        pool = taking_over(known, read_pool(self.name, self._words(known), self.engines), tx.book.nodes)
         if pool != known:
             check_node_names(pool, house.pools.values())
-            put_pool(desk, pool)
-            _say(desk, "PoolChanged", {"pool": self.name, "by": self.by, **show_pool(pool)})
+            put_pool(tx, pool)
+            _say(tx, "PoolChanged", {"pool": self.name, "by": self.by, **show_pool(pool)})
         return pool
 
     def _words(self, known: Pool | None) -> Words:
@@ -108,10 +108,10 @@ class DropPool:
     name: str
     by: str = ""
 
-    def apply(self, desk: Desk) -> Pool:
-        pool = replace(desk.book.house.pool(self.name), state=LEAVING, nodes_min=0, nodes_max=0)
-        put_pool(desk, pool)
-        _say(desk, "PoolChanged", {"pool": self.name, "by": self.by, "removed": True})
+    def apply(self, tx: Transaction) -> Pool:
+        pool = replace(tx.book.house.pool(self.name), state=LEAVING, nodes_min=0, nodes_max=0)
+        put_pool(tx, pool)
+        _say(tx, "PoolChanged", {"pool": self.name, "by": self.by, "removed": True})
         return pool
 
 
@@ -121,13 +121,13 @@ class PoolGone:
 
     name: str
 
-    def apply(self, desk: Desk) -> None:
-        house = desk.book.house
+    def apply(self, tx: Transaction) -> None:
+        house = tx.book.house
         known = house.pools.get(self.name)
-        if known is None or known.state != LEAVING or any(each.pool == self.name for each in desk.book.nodes.values()):
+        if known is None or known.state != LEAVING or any(each.pool == self.name for each in tx.book.nodes.values()):
             return
         house.pools = {name: pool for name, pool in house.pools.items() if name != self.name}
-        desk.arrange.dropped_pools.append(self.name)
+        tx.arrange.dropped_pools.append(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,37 +136,37 @@ class LeasesOver:
 
     pool: Pool
 
-    def apply(self, desk: Desk) -> None:
-        if desk.book.house.pools.get(self.pool.name) is self.pool:
-            put_pool(desk, with_leases_of(None, self.pool))
+    def apply(self, tx: Transaction) -> None:
+        if tx.book.house.pools.get(self.pool.name) is self.pool:
+            put_pool(tx, with_leases_of(None, self.pool))
 
 
-def put_pool(desk: Desk, pool: Pool) -> None:
+def put_pool(tx: Transaction, pool: Pool) -> None:
     """Take over a pool, and look at its nodes anew."""
-    house = desk.book.house
-    desk.pools_before = desk.pools_before or house.pools
+    house = tx.book.house
+    tx.pools_before = tx.pools_before or house.pools
     house.pools = {**house.pools, pool.name: pool}
-    desk.arrange.pools.append(pool)
-    for node in [each for each in desk.book.nodes.values() if each.pool == pool.name]:
-        _look_again(desk, node, house.dressed(node))
+    tx.arrange.pools.append(pool)
+    for node in [each for each in tx.book.nodes.values() if each.pool == pool.name]:
+        _look_again(tx, node, house.dressed(node))
 
 
-def _look_again(desk: Desk, known: Node, node: Node) -> None:
+def _look_again(tx: Transaction, known: Node, node: Node) -> None:
     if node != known:
-        desk.save_node(node, node.id not in desk.book.shut, desk.book.shut.get(node.id, ""))
+        tx.save_node(node, node.id not in tx.book.shut, tx.book.shut.get(node.id, ""))
     else:
-        desk.book.saw_again(node)
+        tx.book.saw_again(node)
 
 
 @dataclass(frozen=True, slots=True)
 class SetLicences:
     counts: Words
 
-    def apply(self, desk: Desk) -> Mapping[str, int]:
-        licences = read_licences(merged(desk.book.house.licences, self.counts))
-        desk.book.house.licences = licences
-        desk.arrange.licences = licences
-        desk.book.view.set_licences(licences)
+    def apply(self, tx: Transaction) -> Mapping[str, int]:
+        licences = read_licences(merged(tx.book.house.licences, self.counts))
+        tx.book.house.licences = licences
+        tx.arrange.licences = licences
+        tx.book.view.set_licences(licences)
         return licences
 
 
@@ -182,23 +182,23 @@ class CloseNode:
     by: str = ""
     stop: bool = False
 
-    def apply(self, desk: Desk) -> Node:
-        known = desk.book.nodes.get(self.node)
+    def apply(self, tx: Transaction) -> Node:
+        known = tx.book.nodes.get(self.node)
         if known is None:
-            raise NotFound(f'no node "{self.node}"', nearest(self.node, desk.book.nodes, "headway nodes"))
+            raise NotFound(f'no node "{self.node}"', nearest(self.node, tx.book.nodes, "headway nodes"))
         closed = self.how != "uncordon"
         node = replace(known, cordoned=closed, draining=self.how == "drain")
-        _look_again(desk, known, node)
+        _look_again(tx, known, node)
         if node != known:
             kind = "NodeClosed" if closed else "NodeOpened"
-            _say(desk, kind, {"node": node.id, "how": self.how, "by": self.by})
+            _say(tx, kind, {"node": node.id, "how": self.how, "by": self.by})
         if self.stop:
-            for job in desk.book.jobs_on(node.id):
+            for job in tx.book.jobs_on(node.id):
                 if job.state is State.RUNNING:
                     said = f"{node.id} is being drained" + (f" by {self.by}" if self.by else "")
-                    desk.step(job, StopDecided(job.number, Cause.PREEMPTED, said))
+                    tx.step(job, StopDecided(job.number, Cause.PREEMPTED, said))
         return node
 
 
-def _say(desk: Desk, kind: str, data: Mapping[str, Any]) -> None:
-    desk.say(Event(kind, desk.now, data=data))
+def _say(tx: Transaction, kind: str, data: Mapping[str, Any]) -> None:
+    tx.say(Event(kind, tx.now, data=data))

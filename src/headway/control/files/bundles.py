@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from headway.control.state.transaction import Command, Desk
+from headway.control.state.transaction import Command, Transaction
 from headway.core.errors import BadInput, Conflict, NotFound, Unavailable
 from headway.core.spec.bundle import Manifest
 from headway.storage.protocol import Storage
@@ -62,10 +62,10 @@ class SaveBundle:
     bytes: int
     files: int
 
-    def apply(self, desk: Desk) -> None:
-        known = desk.store.bundle(self.digest)
-        created_at = known.created_at if known else desk.now
-        desk.keep.bundles.append(Bundle(self.digest, self.bytes, self.files, created_at, desk.now))
+    def apply(self, tx: Transaction) -> None:
+        known = tx.store.bundle(self.digest)
+        created_at = known.created_at if known else tx.now
+        tx.keep.bundles.append(Bundle(self.digest, self.bytes, self.files, created_at, tx.now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ class DropBundles:
 
     digests: tuple[str, ...]
 
-    def apply(self, desk: Desk) -> None:
-        desk.keep.dropped_bundles.extend(self.digests)
+    def apply(self, tx: Transaction) -> None:
+        tx.keep.dropped_bundles.extend(self.digests)
 
 
 @dataclass
-class Shelf:
+class BundleStore:
     store: Store
     storage: Storage
     control: Doing
@@ -208,7 +208,7 @@ class Holdings:
     the answer "known" would tell what others have, and a hash would be as good as the content.
     """
 
-    shelf: Shelf
+    shelf: BundleStore
     owner: str
     _mine: set[str] | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from headway.control.files.bundles import Shelf
+from headway.control.files.bundles import BundleStore
 from headway.control.state.leader_calls import Control
 from headway.core.errors import HeadwayError, NotFound, for_log
 from headway.core.files.checkpoints import Checkpoint
@@ -35,7 +35,7 @@ DELETED_AT_ONCE = 500
 SHORT_LIVED = ("parts", "checkpoints", "output")  # Folders whose unnamed objects go while the job is remembered.
 
 
-class Unsure(HeadwayError):
+class UnsureManifest(HeadwayError):
     """A manifest could not be read, so nobody can say what it names. Nothing of that job is deleted."""
 
 
@@ -44,7 +44,7 @@ class Collecting:
         self,
         store: Store,
         storage: Storage,
-        shelf: Shelf,
+        shelf: BundleStore,
         control: Control,
         now: Callable[[], float] = time.time,
         mono: Callable[[], float] = time.monotonic,
@@ -167,9 +167,9 @@ class Collecting:
         except NotFound:
             if missing_is_empty:
                 return []
-            raise Unsure(f'the manifest "{manifest}" is committed and missing') from None
+            raise UnsureManifest(f'the manifest "{manifest}" is committed and missing') from None
         except (ValueError, KeyError, TypeError) as error:
-            raise Unsure(f'the manifest "{manifest}" cannot be read: {error!r}') from None
+            raise UnsureManifest(f'the manifest "{manifest}" cannot be read: {error!r}') from None
 
     def _delete(self, job: JobId, keys: list[str]) -> None:
         for at in range(0, len(keys), DELETED_AT_ONCE):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.job.events import Event
 from headway.store.protocol import LogRange
 
@@ -65,12 +65,12 @@ def is_intact(piece: LogRange, data: bytes) -> bool:
     return len(data) == piece.end - piece.start and piece.crc32 in (None, zlib.crc32(data))
 
 
-def note_overgrown(desk: Desk, fresh: Iterable[LogRange]) -> None:
+def note_overgrown(tx: Transaction, fresh: Iterable[LogRange]) -> None:
     """Remember streams that have outgrown their job's limit. They are trimmed soon, once this output is saved."""
     for piece in fresh:
-        job = desk.book.jobs.get(piece.job)
+        job = tx.book.jobs.get(piece.job)
         if job is not None and piece.end > job.spec.log_bytes_max:
-            desk.book.overgrown.add(stream_of(piece))
+            tx.book.overgrown.add(stream_of(piece))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +79,21 @@ class TrimLogs:
 
     streams: frozenset[Stream]
 
-    def apply(self, desk: Desk) -> None:
-        leaving = set(desk.drop_logs)
+    def apply(self, tx: Transaction) -> None:
+        leaving = set(tx.drop_logs)
         for stream in sorted(self.streams):
-            job = desk.find(stream[0])
+            job = tx.find(stream[0])
             if job is None:
                 continue
-            pieces = [piece for piece in desk.store.logs(stream[0], stream[1]) if stream_of(piece) == stream]
+            pieces = [piece for piece in tx.store.logs(stream[0], stream[1]) if stream_of(piece) == stream]
             trim = to_trim(pieces, job.spec.log_bytes_max)
             # Pieces that are being joined in this very batch have no say: the joined one is trimmed another time.
             if not trim.drop or not leaving.isdisjoint(trim.drop):
                 continue
-            desk.drop_log(trim.drop)
-            desk.move_logs.extend(trim.add)
+            tx.drop_log(trim.drop)
+            tx.move_logs.extend(trim.add)
             data = {"rank": stream[3], "stream": stream[4], "bytes": trim.size}
-            desk.say(Event("LogTrimmed", desk.now, stream[0], stream[1], data))
+            tx.say(Event("LogTrimmed", tx.now, stream[0], stream[1], data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +133,12 @@ class SwapLogs:
     drop: tuple[LogRange, ...]
     add: tuple[LogRange, ...] = ()
 
-    def apply(self, desk: Desk) -> bool:
+    def apply(self, tx: Transaction) -> bool:
         if self.add:
             first = self.add[0]
-            present = set(desk.store.logs(first.job, first.attempt))
-            if not present.issuperset(self.drop) or not set(desk.drop_logs).isdisjoint(self.drop):
+            present = set(tx.store.logs(first.job, first.attempt))
+            if not present.issuperset(self.drop) or not set(tx.drop_logs).isdisjoint(self.drop):
                 return False
-        desk.drop_log(self.drop)
-        desk.move_logs.extend(self.add)
+        tx.drop_log(self.drop)
+        tx.move_logs.extend(self.add)
         return True

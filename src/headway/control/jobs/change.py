@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headway.control.jobs.submit import check_spec, refuse_cycles
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.errors import Conflict
 from headway.core.fields import check_keys
 from headway.core.job.signals import SpecChanged
@@ -28,17 +28,17 @@ class ChangeJob:
     changes: Mapping[str, Any]
     force: bool = False
 
-    def apply(self, desk: Desk) -> Job:
-        job = desk.get(self.job)
+    def apply(self, tx: Transaction) -> Job:
+        job = tx.get(self.job)
         check_keys(self.changes, {key: KEYS[key] for key in CHANGEABLE}, "change")
         if job.state is not State.QUEUED:
             raise Conflict(f"{job.id} is {job.state.value}; only a waiting job can be changed")
         spec = changed_spec(job.spec, self.changes)
         if self.changes.keys() != {"hold"}:
-            spec = check_spec(desk, spec, job.user, force=self.force)
+            spec = check_spec(tx, spec, job.user, force=self.force)
         if "after" in self.changes:
-            _refuse_circle(desk, job, spec)
-        return desk.step(job, SpecChanged(spec))
+            _refuse_circle(tx, job, spec)
+        return tx.step(job, SpecChanged(spec))
 
 
 def changed_spec(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
@@ -49,10 +49,10 @@ def changed_spec(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
     return read_spec({key: value for key, value in words.items() if value is not None})
 
 
-def _refuse_circle(desk: Desk, job: Job, spec: JobSpec) -> None:
+def _refuse_circle(tx: Transaction, job: Job, spec: JobSpec) -> None:
     """All that waits for something, with arrays as nodes of their own: an array has ended when its elements have."""
-    graph: dict[JobId, list[JobId]] = {array: list(jobs) for array, jobs in desk.book.arrays.items()}
-    for other in desk.book.jobs.values():
+    graph: dict[JobId, list[JobId]] = {array: list(jobs) for array, jobs in tx.book.arrays.items()}
+    for other in tx.book.jobs.values():
         if other.spec.wishes.after:
             graph[other.id] = [each.job for each in other.spec.wishes.after]
     graph[job.id] = [each.job for each in spec.wishes.after]
@@ -60,7 +60,7 @@ def _refuse_circle(desk: Desk, job: Job, spec: JobSpec) -> None:
 
 
 class Command(Protocol):
-    def apply(self, desk: Desk) -> Any: ...
+    def apply(self, tx: Transaction) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,11 @@ class EachOf:
     array: JobId
     make: Callable[[JobId], Command]
 
-    def apply(self, desk: Desk) -> int:
+    def apply(self, tx: Transaction) -> int:
         done = 0
-        for job in list(desk.book.arrays.get(self.array, ())):
+        for job in list(tx.book.arrays.get(self.array, ())):
             try:
-                self.make(job).apply(desk)
+                self.make(job).apply(tx)
             except Conflict:
                 continue  # It runs, or has ended meanwhile.
             done += 1

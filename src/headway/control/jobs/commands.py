@@ -1,7 +1,7 @@
 """What people ask for: submit, stop, retry, forget, and the question why.
 
-Each command is data with one method that works on a desk: load, step, put back. It is done on the control thread,
-saved with its neighbours in one commit, and done again if a job had moved on meanwhile.
+Each command is data with one method that works in a transaction: load, step, put back. It is done on the control
+thread, saved with its neighbours in one commit, and done again if a job had moved on meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from headway.control.jobs.derive import continued, take_up
 from headway.control.jobs.submit import Origin, make_jobs
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core import explain
 from headway.core.errors import BadInput, Conflict
 from headway.core.job.events import Event
@@ -41,23 +41,23 @@ class Submit:
     like: JobId | None = None  # The job that they repeat.
     force: bool = False  # Accepted though nothing here could ever run it.
 
-    def apply(self, desk: Desk) -> list[JobId]:
+    def apply(self, tx: Transaction) -> list[JobId]:
         if self.key:
-            known = self.known(desk)
+            known = self.known(tx)
             if known is not None:
                 return known
-        like = desk.find(self.like) if self.like else None
-        made = make_jobs(desk, self.specs, Origin(self.user, self.new_id, like, self.retry_of), self.force)
-        for job in [take_up(desk, job, self.like) for job in made.jobs]:
-            desk.add(job)
+        like = tx.find(self.like) if self.like else None
+        made = make_jobs(tx, self.specs, Origin(self.user, self.new_id, like, self.retry_of), self.force)
+        for job in [take_up(tx, job, self.like) for job in made.jobs]:
+            tx.add(job)
         if self.key:
-            desk.keys.append(SubmitKey(self.key, tuple(made.ids), self.digest, desk.now))
+            tx.keys.append(SubmitKey(self.key, tuple(made.ids), self.digest, tx.now))
         return made.ids
 
-    def known(self, desk: Desk) -> list[JobId] | None:
+    def known(self, tx: Transaction) -> list[JobId] | None:
         """What the same request was answered before, if it was."""
         # A repetition may stand beside its original in one batch, before the store knows the key.
-        known = next((each for each in desk.keys if each.key == self.key), None) or desk.store.submitted(self.key)
+        known = next((each for each in tx.keys if each.key == self.key), None) or tx.store.submitted(self.key)
         if known is None:
             return None
         if known.digest != self.digest:
@@ -79,13 +79,13 @@ class Stop:
     grace_s: float | None = None
     drop_files: bool = False
 
-    def apply(self, desk: Desk) -> Job:
-        job = desk.get(self.job)
+    def apply(self, tx: Transaction) -> Job:
+        job = tx.get(self.job)
         if only_saves(job) and job.state is State.RUNNING and not self.drop_files:
-            how_far = desk.book.trail.saved(job.id)
+            how_far = tx.book.trail.saved(job.id)
             said = f"{job.id} has ended, and its files are being saved" + (f" ({how_far})" if how_far else "")
             raise Conflict(said, f"headway stop {job.id} --drop-files gives them up")
-        return desk.step(job, CancelAsked(self.by, self.grace_s, self.drop_files))
+        return tx.step(job, CancelAsked(self.by, self.grace_s, self.drop_files))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +97,21 @@ class Retry:
     new_id: NewId
     key: str = ""
 
-    def apply(self, desk: Desk) -> JobId:
+    def apply(self, tx: Transaction) -> JobId:
         digest = digest_of(["retry", self.job])
         asked = Submit((), self.by, self.new_id, self.key, digest, retry_of=self.job, like=self.job)
-        known = asked.known(desk) if self.key else None
+        known = asked.known(tx) if self.key else None
         if known:
             return known[0]
-        job = desk.get(self.job)
+        job = tx.get(self.job)
         if job.state.ended:
-            return replace(asked, specs=(continued(desk, job),)).apply(desk)[0]
-        if job.state is not State.QUEUED or job.not_before <= desk.now:
+            return replace(asked, specs=(continued(tx, job),)).apply(tx)[0]
+        if job.state is not State.QUEUED or job.not_before <= tx.now:
             raise Conflict(f"{job.id} is {job.state.value}; only an ended or backing-off job can be retried")
         if self.key:
             # Said again when the job has ended meanwhile, it must not make a second one.
-            desk.keys.append(SubmitKey(self.key, (job.id,), digest, desk.now))
-        return desk.step(job, RetryAsked()).id
+            tx.keys.append(SubmitKey(self.key, (job.id,), digest, tx.now))
+        return tx.step(job, RetryAsked()).id
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +119,13 @@ class ForgetJob:
     job: JobId
     by: str
 
-    def apply(self, desk: Desk) -> None:
-        job = desk.get(self.job)
+    def apply(self, tx: Transaction) -> None:
+        job = tx.get(self.job)
         if not job.state.ended:
             raise Conflict(f"{job.id} is {job.state.value}; only an ended job can be removed", f"headway stop {job.id}")
-        if not any(each.job == job.id for each in desk.forget):
+        if not any(each.job == job.id for each in tx.forget):
             data = {"name": job.spec.name, "by": self.by}
-            desk.forget_job(Forget(job.id, Event("JobForgotten", desk.now, job.id, job.number, data)))
+            tx.forget_job(Forget(job.id, Event("JobForgotten", tx.now, job.id, job.number, data)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +134,16 @@ class Why:
 
     job: JobId
 
-    def apply(self, desk: Desk) -> Mapping[str, Any]:
-        job = desk.get(self.job)
+    def apply(self, tx: Transaction) -> Mapping[str, Any]:
+        job = tx.get(self.job)
         waiting = None
         if job.state is State.QUEUED:
-            waiting = desk.book.foresight.why([job], desk.book.view, desk.now)[job.id]
+            waiting = tx.book.foresight.why([job], tx.book.view, tx.now)[job.id]
         evidence = asdict(waiting) if waiting else {}
-        sentence = explain.explain_state(job, waiting, desk.now, desk.book.trail.saved(job.id))
-        _, preparing = desk.book.trail.preparing.get(job.id, (0.0, ""))
-        for node in sorted({task.node for task in job.alive} & desk.book.silent.keys()):
-            sentence += "; " + explain.explain_silence(node, *desk.book.silent[node], desk.now)
+        sentence = explain.explain_state(job, waiting, tx.now, tx.book.trail.saved(job.id))
+        _, preparing = tx.book.trail.preparing.get(job.id, (0.0, ""))
+        for node in sorted({task.node for task in job.alive} & tx.book.silent.keys()):
+            sentence += "; " + explain.explain_silence(node, *tx.book.silent[node], tx.now)
         return {
             "job": job.id,
             "state": job.state.value,
@@ -159,11 +159,11 @@ class WhyMany:
 
     jobs: tuple[JobId, ...]
 
-    def apply(self, desk: Desk) -> dict[JobId, str]:
-        held = [desk.book.jobs[job] for job in self.jobs if job in desk.book.jobs]
+    def apply(self, tx: Transaction) -> dict[JobId, str]:
+        held = [tx.book.jobs[job] for job in self.jobs if job in tx.book.jobs]
         queued = [job for job in held if job.state is State.QUEUED]
-        evidence = desk.book.foresight.why(queued, desk.book.view, desk.now)
-        return {job.id: explain.explain_state(job, evidence[job.id], desk.now) for job in queued}
+        evidence = tx.book.foresight.why(queued, tx.book.view, tx.now)
+        return {job.id: explain.explain_state(job, evidence[job.id], tx.now) for job in queued}
 
 
 def check_count(specs: list[Any], most: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.files import checkpoints
 from headway.core.files.checkpoints import COMMITTED, Gang, Whole
@@ -18,12 +18,12 @@ from headway.core.model import Cause, Job, JobId, State
 from headway.core.spec.job import JobSpec
 from headway.core.spec.params import seed_of
 from headway.core.spec.program import PLAIN, ResumeFrom, read_params
-from headway.store.protocol import Use
+from headway.store.protocol import SharesUsed
 
 TOUCH_EVERY_S = 600.0
 
 
-def take_up(desk: Desk, job: Job, like: JobId | None = None) -> Job:
+def take_up(tx: Transaction, job: Job, like: JobId | None = None) -> Job:
     """The new job with all that it needs noted; refused when its bundle or its checkpoint is not there.
 
     `like` is the job that it repeats: where the origin is forgotten, what that one took over is taken over again.
@@ -32,37 +32,37 @@ def take_up(desk: Desk, job: Job, like: JobId | None = None) -> Job:
     if progress is PLAIN:
         return job
     if progress.bundle:
-        _use_bundle(desk, job)
+        _use_bundle(tx, job)
     if progress.resume_from is None:
         return job
-    whole, origins = _origin(desk, job, progress.resume_from, like)
+    whole, origins = _origin(tx, job, progress.resume_from, like)
     for part in whole.parts:
         taken = replace(part, job=job.id, attempt=0, state=COMMITTED, pinned=False)
-        desk.keep.checkpoints.append(taken)
-    desk.keep.uses.extend(Use(job.id, "origin", origin) for origin in sorted(origins))
+        tx.keep.checkpoints.append(taken)
+    tx.keep.uses.extend(SharesUsed(job.id, "origin", origin) for origin in sorted(origins))
     resume = replace(progress.resume_from, step=whole.step)
     return replace(job, spec=replace(job.spec, progress=replace(progress, resume_from=resume)))
 
 
-def _use_bundle(desk: Desk, job: Job) -> None:
+def _use_bundle(tx: Transaction, job: Job) -> None:
     digest = job.spec.progress.bundle
-    fresh = [each for each in desk.keep.bundles if each.digest == digest]
-    bundle = fresh[-1] if fresh else desk.store.bundle(digest)
-    if bundle is None or digest in desk.keep.dropped_bundles:
+    fresh = [each for each in tx.keep.bundles if each.digest == digest]
+    bundle = fresh[-1] if fresh else tx.store.bundle(digest)
+    if bundle is None or digest in tx.keep.dropped_bundles:
         raise BadInput(f'bundle: there is no bundle "{digest[:12]}…" on this server', "upload it again, then submit")
-    desk.keep.uses.append(Use(job.id, "bundle", digest))
-    if desk.now - bundle.last_used_at > TOUCH_EVERY_S:
-        desk.keep.bundles.append(replace(bundle, last_used_at=desk.now))
+    tx.keep.uses.append(SharesUsed(job.id, "bundle", digest))
+    if tx.now - bundle.last_used_at > TOUCH_EVERY_S:
+        tx.keep.bundles.append(replace(bundle, last_used_at=tx.now))
 
 
-def _origin(desk: Desk, job: Job, resume: ResumeFrom, like: JobId | None) -> tuple[Whole, set[JobId]]:
+def _origin(tx: Transaction, job: Job, resume: ResumeFrom, like: JobId | None) -> tuple[Whole, set[JobId]]:
     """The checkpoint to begin from, and every job whose parts it may name."""
     there: list[int] | None = None
     for source in (resume.job, like):
-        found = desk.store.jobs([source]) if source else []
+        found = tx.store.jobs([source]) if source else []
         if not found:
             continue
-        entries = desk.store.checkpoints(found[0].id)
+        entries = tx.store.checkpoints(found[0].id)
         if source != resume.job:
             entries = [each for each in entries if each.attempt == 0]
         gang = Gang.of(found[0].spec)
@@ -75,7 +75,7 @@ def _origin(desk: Desk, job: Job, resume: ResumeFrom, like: JobId | None) -> tup
             continue
         whole = _for_nodes(whole, job.spec.nodes)
         origins = {part.key.split("/")[1] for part in whole.parts} | {found[0].id}
-        return whole, origins | {use.name for use in desk.store.uses(found[0].id) if use.kind == "origin"}
+        return whole, origins | {use.name for use in tx.store.uses(found[0].id) if use.kind == "origin"}
     if there is None:
         raise NotFound(f'resume_from: no job "{resume.job[:80]}"', "headway ps --all")
     step = f"at step {resume.step}" if resume.step is not None else "yet"
@@ -107,9 +107,9 @@ def repeated(job: Job) -> JobSpec:
     return replace(job.spec, progress=replace(job.spec.progress, seed=seed_of(job)))
 
 
-def continued(desk: Desk, job: Job) -> JobSpec:
+def continued(tx: Transaction, job: Job) -> JobSpec:
     """The spec of a job that goes on where this one ended: from its newest checkpoint, if it has one."""
-    newest = checkpoints.newest(desk.store.checkpoints(job.id), Gang.of(job.spec))
+    newest = checkpoints.newest(tx.store.checkpoints(job.id), Gang.of(job.spec))
     return forked(job, newest.step, {}) if newest else job.spec
 
 
@@ -121,13 +121,13 @@ class Preempt:
     by: str
     grace_s: float | None = None
 
-    def apply(self, desk: Desk) -> Job:
-        job = desk.get(self.job)
+    def apply(self, tx: Transaction) -> Job:
+        job = tx.get(self.job)
         if job.state is State.STOPPING and job.cause is Cause.PREEMPTED:
             return job
         if job.state is not State.RUNNING:
             raise Conflict(f"{job.id} is {job.state.value}; only a running job can make room")
-        return desk.step(job, StopDecided(job.number, Cause.PREEMPTED, f"asked by {self.by}", self.grace_s))
+        return tx.step(job, StopDecided(job.number, Cause.PREEMPTED, f"asked by {self.by}", self.grace_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +138,16 @@ class Pin:
     step: int
     pinned: bool
 
-    def apply(self, desk: Desk) -> int:
-        job = desk.get(self.job)
-        known = desk.store.checkpoints(job.id)
-        if job.id in desk.book.jobs:
-            known = list(desk.book.trail.checkpoints_of(job.id))
+    def apply(self, tx: Transaction) -> int:
+        job = tx.get(self.job)
+        known = tx.store.checkpoints(job.id)
+        if job.id in tx.book.jobs:
+            known = list(tx.book.trail.checkpoints_of(job.id))
         mine = [replace(each, pinned=self.pinned) for each in known if each.step == self.step]
         if not mine:
             hint = checkpoints.steps_there(each.step for each in known)
             raise NotFound(f"{job.id} has no checkpoint at step {self.step}", hint)
-        desk.keep.changed.extend(mine)
-        if job.id in desk.book.jobs:
-            desk.book.trail.put(job.id, mine)
+        tx.keep.changed.extend(mine)
+        if job.id in tx.book.jobs:
+            tx.book.trail.put(job.id, mine)
         return len(mine)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.control.jobs.submit import check_spec
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core import explain
 from headway.core.model import Job
 from headway.core.scheduling import scheduler
@@ -28,18 +28,18 @@ class PlanJob:
     spec: JobSpec
     user: str
 
-    def apply(self, desk: Desk) -> Mapping[str, Any]:
-        spec = check_spec(desk, self.spec, self.user)
-        job = Job("new", spec, self.user, desk.now, seq=NEWEST)
-        view = desk.book.view
+    def apply(self, tx: Transaction) -> Mapping[str, Any]:
+        spec = check_spec(tx, self.spec, self.user)
+        job = Job("new", spec, self.user, tx.now, seq=NEWEST)
+        view = tx.book.view
         waits = bool(spec.wishes.after) or spec.wishes.hold
-        start = None if waits else scheduler.what_if(view, job, desk.now, STEPS_MOST)
-        waiting = scheduler.why_all_waiting([job], view, desk.now)[job.id]
+        start = None if waits else scheduler.what_if(view, job, tx.now, STEPS_MOST)
+        waiting = scheduler.why_all_waiting([job], view, tx.now)[job.id]
         return {
             "name": spec.name,
-            **_shown(start, desk.now),
-            "sentence": _sentence(start, desk.now) or explain.explain_waiting(job, waiting, desk.now),
-            "waits": explain.explain_waiting(job, waiting, desk.now),
+            **_shown(start, tx.now),
+            "sentence": _sentence(start, tx.now) or explain.explain_waiting(job, waiting, tx.now),
+            "waits": explain.explain_waiting(job, waiting, tx.now),
         }
 
 
@@ -49,10 +49,10 @@ class PlanQueue:
 
     most: int = 500
 
-    def apply(self, desk: Desk) -> Mapping[str, Any]:
-        view = desk.book.view
-        forecast = scheduler.expected_starts(view, desk.now, self.most, STEPS_MOST)
-        order = scheduler.first_in_order(view, desk.now, self.most)
+    def apply(self, tx: Transaction) -> Mapping[str, Any]:
+        view = tx.book.view
+        forecast = scheduler.expected_starts(view, tx.now, self.most, STEPS_MOST)
+        order = scheduler.first_in_order(view, tx.now, self.most)
         jobs = [
             {
                 "id": job.id,
@@ -60,7 +60,7 @@ class PlanQueue:
                 "queue": job.spec.queue,
                 "user": job.user,
                 "wants": explain.wants(job),
-                **_shown(forecast.start(job.id), desk.now),
+                **_shown(forecast.start(job.id), tx.now),
             }
             for job in order
         ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.control.jobs.commands import NewId, Submit
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.errors import HeadwayError
 from headway.core.job.events import Event
 from headway.core.job.signals import CancelAsked
@@ -28,13 +28,13 @@ class SetSchedule:
     raw: Mapping[str, Any]
     by: str = ""
 
-    def apply(self, desk: Desk) -> Schedule:
-        schedule = spec_schedule.read_schedule(self.name, self.raw, self.by, desk.now)
-        known = desk.book.house.schedules.get(self.name)
+    def apply(self, tx: Transaction) -> Schedule:
+        schedule = spec_schedule.read_schedule(self.name, self.raw, self.by, tx.now)
+        known = tx.book.house.schedules.get(self.name)
         if known is not None:
             schedule = replace(schedule, fired=known.fired, skipped=known.skipped, jobs=known.jobs)
-        put_schedule(desk, schedule)
-        _say(desk, "ScheduleChanged", schedule, by=self.by, cron=schedule.cron, overlap=schedule.overlap)
+        put_schedule(tx, schedule)
+        _say(tx, "ScheduleChanged", schedule, by=self.by, cron=schedule.cron, overlap=schedule.overlap)
         return schedule
 
 
@@ -44,12 +44,12 @@ class PauseSchedule:
     pause: bool
     by: str = ""
 
-    def apply(self, desk: Desk) -> Schedule:
-        known = desk.book.house.schedule(self.name)
-        schedule = spec_schedule.paused(known, self.pause, desk.now)
+    def apply(self, tx: Transaction) -> Schedule:
+        known = tx.book.house.schedule(self.name)
+        schedule = spec_schedule.paused(known, self.pause, tx.now)
         if schedule is not known:
-            put_schedule(desk, schedule)
-            _say(desk, "ScheduleChanged", schedule, by=self.by, paused=self.pause)
+            put_schedule(tx, schedule)
+            _say(tx, "ScheduleChanged", schedule, by=self.by, paused=self.pause)
         return schedule
 
 
@@ -60,12 +60,12 @@ class DropSchedule:
     name: str
     by: str = ""
 
-    def apply(self, desk: Desk) -> None:
-        house = desk.book.house
+    def apply(self, tx: Transaction) -> None:
+        house = tx.book.house
         known = house.schedule(self.name)
         house.schedules = {name: each for name, each in house.schedules.items() if name != self.name}
-        desk.arrange.dropped_schedules.append(self.name)
-        _say(desk, "ScheduleChanged", known, by=self.by, removed=True)
+        tx.arrange.dropped_schedules.append(self.name)
+        _say(tx, "ScheduleChanged", known, by=self.by, removed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,27 +75,27 @@ class Fire:
     name: str
     new_id: NewId
 
-    def apply(self, desk: Desk) -> JobId | None:
-        schedule = desk.book.house.schedules.get(self.name)
-        firing = spec_schedule.fire(schedule, desk.book.jobs.keys(), desk.now) if schedule is not None else None
+    def apply(self, tx: Transaction) -> JobId | None:
+        schedule = tx.book.house.schedules.get(self.name)
+        firing = spec_schedule.fire(schedule, tx.book.jobs.keys(), tx.now) if schedule is not None else None
         if firing is None:
             return None
         if not firing.submit:
-            put_schedule(desk, firing.schedule)
-            _say(desk, "ScheduleSkipped", firing.schedule, detail=firing.detail)
+            put_schedule(tx, firing.schedule)
+            _say(tx, "ScheduleSkipped", firing.schedule, detail=firing.detail)
             return None
         for job in firing.stop:
-            desk.step(desk.get(job), CancelAsked(f"schedule {self.name}"))
+            tx.step(tx.get(job), CancelAsked(f"schedule {self.name}"))
         spec = spec_of(firing)
         try:
-            made = Submit((spec,), firing.schedule.user, self.new_id).apply(desk)
+            made = Submit((spec,), firing.schedule.user, self.new_id).apply(tx)
         except HeadwayError as error:
             # Its queue or pool is gone: the schedule stays, and says so at every moment.
-            put_schedule(desk, replace(firing.schedule, fired=firing.schedule.fired - 1))
-            _say(desk, "ScheduleSkipped", firing.schedule, detail=error.message)
+            put_schedule(tx, replace(firing.schedule, fired=firing.schedule.fired - 1))
+            _say(tx, "ScheduleSkipped", firing.schedule, detail=error.message)
             return None
-        put_schedule(desk, spec_schedule.submitted(firing.schedule, made[0]))
-        _say(desk, "ScheduleFired", firing.schedule, job=made[0])
+        put_schedule(tx, spec_schedule.submitted(firing.schedule, made[0]))
+        _say(tx, "ScheduleFired", firing.schedule, job=made[0])
         return made[0]
 
 
@@ -108,14 +108,14 @@ def spec_of(firing: spec_schedule.Firing) -> JobSpec:
     return replace(spec, tags=tags, wishes=replace(spec.wishes, after=(*spec.wishes.after, *after)))
 
 
-def put_schedule(desk: Desk, schedule: Schedule) -> None:
-    house = desk.book.house
+def put_schedule(tx: Transaction, schedule: Schedule) -> None:
+    house = tx.book.house
     house.schedules = {**house.schedules, schedule.name: schedule}
-    desk.arrange.schedules = [each for each in desk.arrange.schedules if each.name != schedule.name] + [schedule]
+    tx.arrange.schedules = [each for each in tx.arrange.schedules if each.name != schedule.name] + [schedule]
 
 
-def _say(desk: Desk, kind: str, schedule: Schedule, **data: Any) -> None:
-    desk.say(Event(kind, desk.now, data={"schedule": schedule.name, "project": schedule.spec.project, **data}))
+def _say(tx: Transaction, kind: str, schedule: Schedule, **data: Any) -> None:
+    tx.say(Event(kind, tx.now, data={"schedule": schedule.name, "project": schedule.spec.project, **data}))
 
 
 @dataclass

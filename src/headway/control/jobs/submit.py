@@ -1,7 +1,7 @@
 """From descriptions to new jobs: names become ids, arrays become their elements, and what cannot be is refused at once.
 
-Pure but for questions to the desk. `commands.Submit` adds what comes out; `change.py` checks changed descriptions by
-the same rules.
+Pure but for questions to the transaction. `commands.Submit` adds what comes out; `change.py` checks changed
+descriptions by the same rules.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from headway.control.access.secrets import check_uses
 from headway.control.state.cluster_config import nearest
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.control.views.jobs import find_job
 from headway.core.errors import BadInput, NotFound
 from headway.core.model import Job, JobId, Pool, Queue
@@ -45,7 +45,7 @@ class Origin:
     retry_of: JobId | None = None
 
 
-def make_jobs(desk: Desk, specs: Sequence[JobSpec], origin: Origin, force: bool = False) -> Made:
+def make_jobs(tx: Transaction, specs: Sequence[JobSpec], origin: Origin, force: bool = False) -> Made:
     """Check the descriptions, and make their jobs."""
     ids = [origin.new_id() for _ in specs]
     named = _named(specs, ids)
@@ -53,36 +53,36 @@ def make_jobs(desk: Desk, specs: Sequence[JobSpec], origin: Origin, force: bool 
     known: list[JobSpec] = []
     for spec in specs:
         # Large batches share their descriptions: each is checked once.
-        known.append(known[-1] if spec is before else check_spec(desk, spec, origin.user, named, force))
+        known.append(known[-1] if spec is before else check_spec(tx, spec, origin.user, named, force))
         before = spec
     if named:
         graph = {id: [each.job for each in spec.wishes.after] for id, spec in zip(ids, known, strict=True)}
         refuse_cycles(graph, {id: spec.name for id, spec in zip(ids, known, strict=True)})
-    made = [job for id, spec in zip(ids, known, strict=True) for job in _elements(id, spec, origin, desk.now)]
+    made = [job for id, spec in zip(ids, known, strict=True) for job in _elements(id, spec, origin, tx.now)]
     return Made(made, ids)
 
 
 def check_spec(
-    desk: Desk, spec: JobSpec, user: str, named: Mapping[str, JobId] | None = None, force: bool = False
+    tx: Transaction, spec: JobSpec, user: str, named: Mapping[str, JobId] | None = None, force: bool = False
 ) -> JobSpec:
     """The description with ids for names and the queue's limits; refused where it could never run here."""
-    house = desk.book.house
-    queue = _queue(desk, spec)
+    house = tx.book.house
+    queue = _queue(tx, spec)
     if spec.pool and spec.pool not in house.pools and house.pools and not queue.allow_waiting:
         raise BadInput(f'pool: no pool "{spec.pool}"', nearest(spec.pool, house.pools, "headway pool ls"))
     if force:
         spec = spec if spec.wall_s_max is not None else replace(spec, wall_s_max=queue.wall_s_default)
     else:
-        spec = admission.check(spec, queue, _able(house.pools.values()), desk.book.nodes.values(), house.licences, user)
-    check_uses(desk.store, spec)
+        spec = admission.check(spec, queue, _able(house.pools.values()), tx.book.nodes.values(), house.licences, user)
+    check_uses(tx.store, spec)
     if spec.wishes.after:
-        spec = replace(spec, wishes=replace(spec.wishes, after=_resolved(desk, spec, named or {})))
+        spec = replace(spec, wishes=replace(spec.wishes, after=_resolved(tx, spec, named or {})))
     return spec
 
 
-def _queue(desk: Desk, spec: JobSpec) -> Queue:
+def _queue(tx: Transaction, spec: JobSpec) -> Queue:
     try:
-        return desk.book.house.queue(spec.queue)
+        return tx.book.house.queue(spec.queue)
     except NotFound as error:
         raise BadInput(f"queue: {error.message}", error.hint) from None
 
@@ -116,32 +116,32 @@ def _named(specs: Sequence[JobSpec], ids: Sequence[JobId]) -> dict[str, JobId]:
     return named
 
 
-def _resolved(desk: Desk, spec: JobSpec, named: Mapping[str, JobId]) -> tuple[After, ...]:
+def _resolved(tx: Transaction, spec: JobSpec, named: Mapping[str, JobId]) -> tuple[After, ...]:
     found = []
     for each in spec.wishes.after:
         if each.each and not spec.wishes.array:
             raise BadInput(f"after: {each.job} element by element, but this is not an array", "add --array N")
-        job = named.get(each.job) or known_id(desk, each.job)
+        job = named.get(each.job) or known_id(tx, each.job)
         if each.each and each.job not in named:
-            _check_size(desk, job, spec.wishes.array)
+            _check_size(tx, job, spec.wishes.array)
         found.append(replace(each, job=job))
     return tuple(found)
 
 
-def known_id(desk: Desk, ref: str) -> JobId:
+def known_id(tx: Transaction, ref: str) -> JobId:
     """The id of a job or an array that exists; a name stands for the newest job of that name."""
-    if ref in desk.book.jobs or ref in desk.book.arrays or any(change.job.id == ref for change in desk.new):
+    if ref in tx.book.jobs or ref in tx.book.arrays or any(change.job.id == ref for change in tx.new):
         return ref
-    if desk.store.jobs([ref]) or desk.store.page(JobFilter(array=ref), None, 1):
+    if tx.store.jobs([ref]) or tx.store.page(JobFilter(array=ref), None, 1):
         return ref
     try:
-        return find_job(desk.store, ref).id
+        return find_job(tx.store, ref).id
     except NotFound as error:
         raise BadInput(f"after: {error.message}", error.hint) from None
 
 
-def _check_size(desk: Desk, array: JobId, size: int) -> None:
-    first_and_last = desk.store.jobs([element(array, size - 1), element(array, size)])
+def _check_size(tx: Transaction, array: JobId, size: int) -> None:
+    first_and_last = tx.store.jobs([element(array, size - 1), element(array, size)])
     if [job.array_index for job in first_and_last] != [size - 1]:
         raise BadInput(f"after: {array} is not an array of {size:,} jobs", "element by element needs two of one size")
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.job.events import Event
 from headway.core.model import Job, JobId, NodeId, Phase, State, Task, task_key
@@ -18,7 +18,7 @@ COMMAND_SHOWN_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class VisitRequest:
     """What a visitor wants: a command (none: a shell) in a terminal or not, or a port; at one rank, or at the first."""
 
     kind: str
@@ -34,11 +34,11 @@ class OpenVisit:
 
     job: JobId
     visit: str
-    ask: Ask
+    ask: VisitRequest
     user: str
 
-    def apply(self, desk: Desk) -> NodeId:
-        job = desk.book.jobs.get(self.job)
+    def apply(self, tx: Transaction) -> NodeId:
+        job = tx.book.jobs.get(self.job)
         if job is None or job.state not in (State.RUNNING, State.STOPPING):
             raise Conflict(f"job {self.job} does not run", f"headway why {self.job} says where it is")
         task = _task_of(job, self.ask.rank)
@@ -50,18 +50,18 @@ class OpenVisit:
             told["command"] = list(self.ask.command)
         if self.ask.rank is not None:
             told["rank"] = self.ask.rank
-        desk.book.doors.ring(task.node, told, desk.now)
-        desk.book.touched.add(task.node)
+        tx.book.doors.ring(task.node, told, tx.now)
+        tx.book.touched.add(task.node)
         data = {"attempt": job.number, "node": task.node, "user": self.user, "visit": self.ask.kind}
         if self.ask.kind == "port":
             data["port"] = self.ask.port
         elif self.ask.command:
             data["command"] = " ".join(self.ask.command)[:COMMAND_SHOWN_MAX]
-        desk.say(Event("JobVisited", desk.now, job.id, data=data))
+        tx.say(Event("JobVisited", tx.now, job.id, data=data))
         return task.node
 
 
-def shown(ask: Ask) -> str:
+def shown(ask: VisitRequest) -> str:
     """What a visitor wants, for the audit log."""
     if ask.kind == "port":
         return f"port {ask.port}"
@@ -80,7 +80,7 @@ def _task_of(job: Job, rank: int | None) -> Task:
     return wanted[0]
 
 
-def read_ask(body: Mapping[str, Any]) -> Ask:
+def read_ask(body: Mapping[str, Any]) -> VisitRequest:
     """What the request asks for, checked."""
     kind = body.get("kind", "exec")
     if kind not in ("exec", "port"):
@@ -98,7 +98,7 @@ def read_ask(body: Mapping[str, Any]) -> Ask:
         term = str(body.get("term") or "xterm")[:64]
         terminal = {"tty": True, "term": term if term.replace("-", "").replace(".", "").isalnum() else "xterm"}
         terminal |= {name: _whole(body, name, 1, 10_000) or least for name, least in (("rows", 24), ("columns", 80))}
-    return Ask(kind, tuple(command), _whole(body, "rank", 0, 10**7), port, terminal)
+    return VisitRequest(kind, tuple(command), _whole(body, "rank", 0, 10**7), port, terminal)
 
 
 def _whole(body: Mapping[str, Any], name: str, least: int, most: int) -> int | None:

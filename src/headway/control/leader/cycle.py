@@ -26,8 +26,8 @@ from headway.control.nodes.sessions import Parked, Reply, Session
 from headway.control.nodes.sync import Sync, lose_node
 from headway.control.state.cluster_config import read_house
 from headway.control.state.forecast_cache import at_once
-from headway.control.state.transaction import Command, Desk
-from headway.control.state.working_copy import Book, read_book
+from headway.control.state.transaction import Command, Transaction
+from headway.control.state.working_copy import WorkingCopy, read_book
 from headway.core.errors import BadInput, HeadwayError, Unavailable, Unfinished
 from headway.core.files.checkpoints import Checkpoint
 from headway.core.files.storage_identity import is_here
@@ -47,7 +47,7 @@ FEW = 64
 
 
 @dataclass
-class Ask:
+class PendingCommand:
     """A command with somebody who waits for its result."""
 
     command: Command
@@ -92,7 +92,7 @@ class Cycle:
         self.settings = settings
         self.given = tuple(pools)
         self.epoch = epoch
-        self.book: Book = self._read_book(None, 0.0)
+        self.book: WorkingCopy = self._read_book(None, 0.0)
         self.use_saved_at = mono
         self.sessions: dict[NodeId, Session] = {}
         self.publish = publish
@@ -115,68 +115,68 @@ class Cycle:
 
     # --- one turn ---------------------------------------------------------------------------------------------------
 
-    def turn(self, asks: list[Ask], now: float, mono: float, place: bool = True) -> bool:
+    def turn(self, asks: list[PendingCommand], now: float, mono: float, place: bool = True) -> bool:
         """Do these commands and whatever the plan allows; save; answer. Says whether another turn is due at once.
 
         Without `place` the plan is left for a later turn: in a stream of submits, several share one.
         """
         self._read_again_if_doubtful(now)
-        desk = Desk(self.book, self.store, now)
+        tx = Transaction(self.book, self.store, now)
         if self.away_since is not None and not self.doubtful:
             data = {"since": self.away_since, "away_s": round(now - self.away_since, 1)}
-            desk.say(Event("DatabaseBack", now, data={**data, "why": self.troubles.get("store", "")[:500]}))
-        good: list[Ask] = []
+            tx.say(Event("DatabaseBack", now, data={**data, "why": self.troubles.get("store", "")[:500]}))
+        good: list[PendingCommand] = []
         untried = list(reversed(self._not_in_doubt(asks) if self.doubtful else asks))
         try:
             while untried:
-                if self._try(untried[-1], desk):
+                if self._try(untried[-1], tx):
                     good.append(untried[-1])
                 untried.pop()
-            plans = place and not self.doubtful and (self.plan_due or desk.makes_room)
-            again_due = self._plan(desk, now) if plans else bool(desk.changed or desk.nodes or desk.setup)
+            plans = place and not self.doubtful and (self.plan_due or tx.makes_room)
+            again_due = self._plan(tx, now) if plans else bool(tx.changed or tx.nodes or tx.setup)
         except Unavailable as error:
             # The store could not be read half way: nothing of this turn is worth keeping.
-            self._not_saved(desk, [*good, *untried], error)
+            self._not_saved(tx, [*good, *untried], error)
             return False
         try:
-            committed = self._commit(desk, good)
+            committed = self._commit(tx, good)
         except HeadwayError:
             raise
         except Exception as error:
             if not good:
                 raise  # Nobody's command but our own plan: what else may be wrong, nobody knows.
-            self._one_by_one(desk, good, error, now, mono)
+            self._one_by_one(tx, good, error, now, mono)
             return self.plan_due
         if committed is None:
             return False
         again = [ask for ask in good if committed.stale and ask.touched & committed.stale]
         if committed.stale:
-            self._take_over_stale(desk, committed.stale)
+            self._take_over_stale(tx, committed.stale)
         # Few new jobs are entered first: whoever made them is shown what the book says. Many are entered after the
         # answers: what is on disk is accepted, and nobody need wait for what we make of it in memory.
-        few = len(desk.new) <= FEW
+        few = len(tx.new) <= FEW
         if few:
-            self._enter_new(desk, committed)
+            self._enter_new(tx, committed)
         for ask in good:
             if ask not in again:
                 ask.done(ask.result)
         if not few:
-            self._enter_new(desk, committed)
+            self._enter_new(tx, committed)
         left = self.plan_due and not place
-        self.plan_due = left or again_due or bool(desk.new)
-        if not desk.empty:
-            said = Published(committed.last_seq, tuple(desk.logs), tuple(desk.loose_keys), tuple(desk.changed))
-            said.dropped = tuple(desk.files.dropped) if desk.files else ()
+        self.plan_due = left or again_due or bool(tx.new)
+        if not tx.empty:
+            said = Published(committed.last_seq, tuple(tx.logs), tuple(tx.loose_keys), tuple(tx.changed))
+            said.dropped = tuple(tx.files.dropped) if tx.files else ()
             self.publish(said)
         self._tell_nodes(now)
         if again:
             self.turn([ask for ask in again if self._once_more(ask)], now, mono)
         return self.plan_due
 
-    def _plan(self, desk: Desk, now: float) -> bool:
-        return carry_out(desk, now, self.settings.line_ahead_s, self.agent_version)
+    def _plan(self, tx: Transaction, now: float) -> bool:
+        return carry_out(tx, now, self.settings.line_ahead_s, self.agent_version)
 
-    def _not_in_doubt(self, asks: list[Ask]) -> list[Ask]:
+    def _not_in_doubt(self, asks: list[PendingCommand]) -> list[PendingCommand]:
         """Those that may be tried though the book may differ from the store, which cannot be read now.
 
         A change that was not saved may still stand in the book: asked for again, it would seem done. Agents are heard,
@@ -187,10 +187,10 @@ class Cycle:
                 ask.failed(Unavailable(self.troubles.get("store", "the database is away"), "try again in a moment"))
         return [ask for ask in asks if isinstance(ask.command, Sync | Why | WhyMany)]
 
-    def _try(self, ask: Ask, desk: Desk) -> bool:
-        desk.touched = ask.touched
+    def _try(self, ask: PendingCommand, tx: Transaction) -> bool:
+        tx.touched = ask.touched
         try:
-            ask.result = ask.command.apply(desk)
+            ask.result = ask.command.apply(tx)
         except Unavailable:
             raise
         except HeadwayError as error:
@@ -205,26 +205,26 @@ class Cycle:
             return False
         return True
 
-    def _unfinished(self, ask: Ask, error: Exception) -> None:
+    def _unfinished(self, ask: PendingCommand, error: Exception) -> None:
         what = type(ask.command).__name__
         said, last = repr(getattr(error, "orig", error))[:300], traceback.extract_tb(error.__traceback__)[-1]
         log.error("command not done", command=what, error=said, at=f"{last.name}:{last.lineno}")
         ask.failed(Unfinished(f"{what} met something unexpected ({type(error).__name__}); nothing of it was saved"))
 
-    def _once_more(self, ask: Ask) -> bool:
+    def _once_more(self, ask: PendingCommand) -> bool:
         ask.tries += 1
         ask.touched = set()
         if ask.tries > AGAIN_MOST:
             ask.failed(Unavailable("somebody else keeps changing this job", "try again"))
         return ask.tries <= AGAIN_MOST
 
-    def _commit(self, desk: Desk, asks: list[Ask]) -> Committed | None:
-        if desk.empty:
+    def _commit(self, tx: Transaction, asks: list[PendingCommand]) -> Committed | None:
+        if tx.empty:
             return Committed(last_seq=0)
         try:
-            committed = self.store.commit(desk.batch(), self.epoch)
+            committed = self.store.commit(tx.batch(), self.epoch)
         except HeadwayError as error:
-            self._not_saved(desk, asks, error)
+            self._not_saved(tx, asks, error)
             if isinstance(error, LeaderLost):
                 raise
             return None
@@ -236,9 +236,11 @@ class Cycle:
             self.book.trail.forget(job)
         return committed
 
-    def _one_by_one(self, desk: Desk, asks: list[Ask], error: Exception, now: float, mono: float) -> None:
+    def _one_by_one(
+        self, tx: Transaction, asks: list[PendingCommand], error: Exception, now: float, mono: float
+    ) -> None:
         """The store cannot hold what one of these says: find out which by saving each alone. The others go on."""
-        desk.undo()
+        tx.undo()
         self.doubtful = True
         if len(asks) == 1 and asks[0].alone:
             self._unfinished(asks[0], error)
@@ -248,23 +250,23 @@ class Cycle:
             ask.alone, ask.touched = True, set()
             self.turn([ask], now, mono, place=False)
 
-    def _not_saved(self, desk: Desk, asks: list[Ask], error: HeadwayError) -> None:
-        desk.undo()
+    def _not_saved(self, tx: Transaction, asks: list[PendingCommand], error: HeadwayError) -> None:
+        tx.undo()
         self.doubtful = True
         self.plan_due = False  # The next tick tries again; until then nothing turns in vain.
         self.troubles["store"] = error.message
-        self.away_since = desk.now if self.away_since is None else self.away_since
+        self.away_since = tx.now if self.away_since is None else self.away_since
         for ask in asks:
             ask.failed(error)
 
-    def _take_over_stale(self, desk: Desk, stale: frozenset[JobId]) -> None:
+    def _take_over_stale(self, tx: Transaction, stale: frozenset[JobId]) -> None:
         try:
-            desk.take_over_stale(stale)
+            tx.take_over_stale(stale)
         except Unavailable as error:
             self.doubtful = True  # All is read again before anything else is done.
             self.troubles["store"] = error.message
 
-    def _read_book(self, older: View | None, now: float) -> Book:
+    def _read_book(self, older: View | None, now: float) -> WorkingCopy:
         house = read_house(self.store, self.given)
         book = read_book(self.store, house, new_view(self.store, house, policy_of(self.settings), older, now))
         book.ordering = Memory()
@@ -289,8 +291,8 @@ class Cycle:
                 if session.closed and session.node in self.book.nodes:
                     self.book.saw_node(self.book.nodes[session.node], False, session.closed)
 
-    def _enter_new(self, desk: Desk, committed: Committed) -> None:
-        accepted = [change.job for change in desk.new if change.job.id not in committed.stale]
+    def _enter_new(self, tx: Transaction, committed: Committed) -> None:
+        accepted = [change.job for change in tx.new if change.job.id not in committed.stale]
         for number, job in enumerate(accepted):
             self.book.saw(None, numbered(job, committed.first_job_seq + number))
 
@@ -556,8 +558,8 @@ class GiveUp:
     detail: str
     silent_s: float = 0.0
 
-    def apply(self, desk: Desk) -> None:
-        lose_node(desk, self.node, self.detail, silent_s=self.silent_s)
+    def apply(self, tx: Transaction) -> None:
+        lose_node(tx, self.node, self.detail, silent_s=self.silent_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -566,5 +568,5 @@ class Say:
 
     event: Event
 
-    def apply(self, desk: Desk) -> None:
-        desk.say(replace(self.event, at=desk.now))
+    def apply(self, tx: Transaction) -> None:
+        tx.say(replace(self.event, at=tx.now))

@@ -20,7 +20,7 @@ from headway.control.nodes.orders import GivenBack, NotOrdered, Ordered, SawOrde
 from headway.control.nodes.release import ReleasedByHand
 from headway.control.nodes.render import rendered
 from headway.control.nodes.sync import lose_node, machine_restarted
-from headway.control.state.transaction import Command, Desk
+from headway.control.state.transaction import Command, Transaction
 from headway.core.errors import HeadwayError, for_log
 from headway.core.growth.grow import Order, Release, grow
 from headway.core.growth.node_orders import is_ordered
@@ -42,23 +42,23 @@ class Saw:
     sightings: Sightings
     before: Mapping[NodeId, Node]  # The nodes known before the look: proof of death concerns those, not who came since.
 
-    def apply(self, desk: Desk) -> list[Order | Release]:
+    def apply(self, tx: Transaction) -> list[Order | Release]:
         seen = self.sightings.nodes
         for node, sighting in seen.items():
             # Only proof ends anything: a claim, or a node that was not seen, does not.
-            if sighting.sight is Sight.GONE and _same_life(self.before.get(node), desk.book.nodes.get(node)):
-                lose_node(desk, node, sighting.why or f"{node} is gone")
-            if sighting.sight is Sight.RESTARTED and _same_life(self.before.get(node), desk.book.nodes.get(node)):
-                machine_restarted(desk, node, sighting.why or f"{node} was started anew")
+            if sighting.sight is Sight.GONE and _same_life(self.before.get(node), tx.book.nodes.get(node)):
+                lose_node(tx, node, sighting.why or f"{node} is gone")
+            if sighting.sight is Sight.RESTARTED and _same_life(self.before.get(node), tx.book.nodes.get(node)):
+                machine_restarted(tx, node, sighting.why or f"{node} was started anew")
         if not self.sightings.complete:
             return []
         up = [node for node, sighting in seen.items() if sighting.sight in (Sight.UP, Sight.WAITING, Sight.SILENT)]
         there = [
             node for node, sighting in seen.items() if sighting.sight not in (Sight.GONE, Sight.RESTARTED, Sight.SILENT)
         ]
-        busy = {node: len(tasks) for node, tasks in desk.book.on_node.items()}
+        busy = {node: len(tasks) for node, tasks in tx.book.on_node.items()}
         asks = grow(self.pool, up, there, busy)
-        desk.must_lead = desk.must_lead or bool(asks)
+        tx.must_lead = tx.must_lead or bool(asks)
         return asks
 
 
@@ -74,13 +74,13 @@ class Released:
 
     nodes: tuple[NodeId, ...]
 
-    def apply(self, desk: Desk) -> None:
+    def apply(self, tx: Transaction) -> None:
         for node in self.nodes:
-            lose_node(desk, node, f"{node} was given back")
-        for pool in list(desk.book.house.pools.values()):
+            lose_node(tx, node, f"{node} was given back")
+        for pool in list(tx.book.house.pools.values()):
             left = [host for host in pool.former_hosts if node_of(pool.name, host) not in self.nodes]
             if len(left) < len(pool.former_hosts):
-                put_pool(desk, replace(pool, options={**pool.options, "former_hosts": left}))
+                put_pool(tx, replace(pool, options={**pool.options, "former_hosts": left}))
 
 
 def said_of(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.job.lifecycle import begins_alone, only_saves
 from headway.core.job.signals import ClaimOverdue, StopDecided
 from headway.core.model import Cause, Job, NodeId, State
@@ -50,13 +50,13 @@ class Overdue:
 
     cycle: Cycle
 
-    def apply(self, desk: Desk) -> None:
-        for job in list(desk.book.active.values()):
-            if limit_of(self.cycle, job) > desk.now:
+    def apply(self, tx: Transaction) -> None:
+        for job in list(tx.book.active.values()):
+            if limit_of(self.cycle, job) > tx.now:
                 continue
-            desk.touched.add(job.id)
+            tx.touched.add(job.id)
             if job.state is State.STARTING:
-                desk.step(job, ClaimOverdue(job.number))
+                tx.step(job, ClaimOverdue(job.number))
             else:
                 limit = f"limit {show_duration(job.spec.wall_s_max or 0)}"
-                desk.step(job, StopDecided(job.number, Cause.TIME_LIMIT, limit))
+                tx.step(job, StopDecided(job.number, Cause.TIME_LIMIT, limit))

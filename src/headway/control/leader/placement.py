@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headway.control.state.cluster_config import House
-from headway.control.state.transaction import Desk
+from headway.control.state.cluster_config import ClusterConfig
+from headway.control.state.transaction import Transaction
 from headway.core.fields import one_of
 from headway.core.job.signals import CanNeverRun, Placed, Seat, StopDecided
 from headway.core.model import ENDS, POLICIES, Cause, Job, JobId, Policy, State
@@ -44,7 +44,7 @@ def policy_of(settings: Settings) -> Policy:
     )
 
 
-def new_view(store: Store, house: House, policy: Policy, older: View | None, now: float) -> View:
+def new_view(store: Store, house: ClusterConfig, policy: Policy, older: View | None, now: float) -> View:
     """A view that knows the rules, the past use and the run times; jobs and nodes are yet to come."""
     view = View()
     if older is not None:
@@ -68,29 +68,29 @@ def _account(use: UseAccount) -> tuple[str, ...]:
     return tuple(name for name in (use.queue, use.project, use.user) if name)
 
 
-def carry_out(desk: Desk, now: float, ahead_s: float = 0.0, agent_version: str = "") -> bool:
+def carry_out(tx: Transaction, now: float, ahead_s: float = 0.0, agent_version: str = "") -> bool:
     """Plan, and let what it wants happen. Says whether that was anything, so that another plan may want more."""
-    desk.touched = set()
-    book = desk.book
+    tx.touched = set()
+    book = tx.book
     for name in book.view.unresolved():
-        book.view.resolve(name, _fate(desk.store, name))
+        book.view.resolve(name, _fate(tx.store, name))
     plan = scheduler.plan(book.view, now)
     for never in plan.never:
-        desk.step(book.jobs[never.job], CanNeverRun(never.detail))
+        tx.step(book.jobs[never.job], CanNeverRun(never.detail))
     for preemption in plan.preemptions:
         job = book.jobs[preemption.job]
-        desk.step(job, StopDecided(job.number, Cause.PREEMPTED, preemption.why))
+        tx.step(job, StopDecided(job.number, Cause.PREEMPTED, preemption.why))
     for placement in plan.placements:
         job = book.jobs[placement.job]
-        desk.step(job, Placed(placement.seats, book.trail.step_for(job)))
+        tx.step(job, Placed(placement.seats, book.trail.step_for(job)))
         book.untold.add(job.id)
-    lined = line_up(desk, now, ahead_s, agent_version)
+    lined = line_up(tx, now, ahead_s, agent_version)
     return lined or bool(plan.never or plan.preemptions or plan.placements)
 
 
-def line_up(desk: Desk, now: float, ahead_s: float, agent_version: str) -> bool:
+def line_up(tx: Transaction, now: float, ahead_s: float, agent_version: str) -> bool:
     """Let short jobs wait on nodes behind others, and call those back whose turn it is no longer."""
-    book = desk.book
+    book = tx.book
     for job_id in waiting_lines.call_back(book.view, now, ahead_s):
         if job_id not in book.called_back:
             book.called_back.add(job_id)
@@ -100,7 +100,7 @@ def line_up(desk: Desk, now: float, ahead_s: float, agent_version: str) -> bool:
     found = waiting_lines.line_up(book.view, now, ahead_s, takes)
     for each in found:
         job = book.jobs[each.job]
-        desk.step(job, Placed((Seat(each.node, ()),), book.trail.step_for(job), each.behind))
+        tx.step(job, Placed((Seat(each.node, ()),), book.trail.step_for(job), each.behind))
         book.untold.add(job.id)
     return bool(found)
 
@@ -127,10 +127,10 @@ def _fate(store: Store, name: JobId) -> State | None:
 class SaveUse:
     """Write down the account of use, so that a restart forgives nobody."""
 
-    def apply(self, desk: Desk) -> None:
+    def apply(self, tx: Transaction) -> None:
         accounts = []
-        for use in desk.book.view.use(desk.now):
+        for use in tx.book.view.use(tx.now):
             queue, project, user = (*use.account, "", "")[:3]
             accounts.append(UseAccount(queue, project, user, use.amount, use.at))
         if accounts:
-            desk.arrange.use = accounts
+            tx.arrange.use = accounts

@@ -17,7 +17,7 @@ import structlog
 
 from headway.control.jobs.commands import Why, WhyMany
 from headway.control.leader.clock import SteadyClock
-from headway.control.leader.cycle import Ask, Cycle
+from headway.control.leader.cycle import Cycle, PendingCommand
 from headway.control.nodes.sessions import Reply
 from headway.control.nodes.sync import Sync
 from headway.control.state.transaction import Command
@@ -47,9 +47,9 @@ class ControlThread:
         self.cycle = cycle
         self.now = now or SteadyClock()
         self._sure = sure  # Whether this server leads for certain: only then may it renew a node's lease.
-        self._commands: deque[Ask] = deque()
+        self._commands: deque[PendingCommand] = deque()
         # Agents' calls, and work between two turns; each with whom to tell when it will never be done.
-        self._calls: deque[tuple[Callable[[], Ask | None], Fail]] = deque()
+        self._calls: deque[tuple[Callable[[], PendingCommand | None], Fail]] = deque()
         self._wake = threading.Event()
         self._commands_at: deque[float] = deque([-1.0, -1.0], maxlen=2)  # When the last two commands came.
         self._calls_taken_at = 0.0
@@ -77,7 +77,7 @@ class ControlThread:
         self._check_open()
         if not isinstance(command, QUESTIONS):
             self._commands_at.append(time.monotonic())
-        self._commands.append(Ask(command, future.set_result, future.set_exception))
+        self._commands.append(PendingCommand(command, future.set_result, future.set_exception))
         self._wake.set()
         if self._over:
             self._let_down()
@@ -87,9 +87,9 @@ class ControlThread:
         """An agent's call: its reply comes when it is saved and there is something to say, or its patience is over."""
         future: Future[Reply] = _promise()
 
-        def begin() -> Ask | None:
+        def begin() -> PendingCommand | None:
             sync = self.cycle.heard(request, time.monotonic())
-            return Ask(sync, lambda _: self._answer(sync, future), future.set_exception)
+            return PendingCommand(sync, lambda _: self._answer(sync, future), future.set_exception)
 
         self._put(begin, future.set_exception)
         return future
@@ -115,7 +115,7 @@ class ControlThread:
         """Run something on the control thread, between two turns; or tell that it will never be."""
         self._put(lambda: work(self.cycle), failed or _ignore)
 
-    def _put(self, call: Callable[[], Ask | None], failed: Fail) -> None:
+    def _put(self, call: Callable[[], PendingCommand | None], failed: Fail) -> None:
         self._check_open()
         self._calls.append((call, failed))
         self._wake.set()
@@ -166,7 +166,7 @@ class ControlThread:
             asks += self._take_calls(settings.batch_most)
         if mono - self.cycle.last_tick >= settings.tick_every_s:
             self._look_at_the_clock()
-            asks += [Ask(command, _ignore, _complain) for command in self.cycle.tick(self.now(), mono)]
+            asks += [PendingCommand(command, _ignore, _complain) for command in self.cycle.tick(self.now(), mono)]
         if self.cycle.plan_due and any(isinstance(ask.command, QUESTIONS) for ask in asks):
             self.cycle.turn([], self.now(), mono)  # Who asks why hears of a plan that knows every job.
         if asks or (gathered and self.cycle.plan_due):
@@ -211,8 +211,8 @@ class ControlThread:
     def _streaming(self, mono: float) -> bool:
         return self._commands_at[0] > mono - STREAM * self.cycle.settings.gather_s
 
-    def _take_calls(self, most: int) -> list[Ask]:
-        taken: list[Ask] = []
+    def _take_calls(self, most: int) -> list[PendingCommand]:
+        taken: list[PendingCommand] = []
         while self._calls and len(taken) < most:
             call, failed = self._calls.popleft()
             try:

@@ -11,7 +11,7 @@ from headway.core.files.checkpoints import Whole
 from headway.core.job.retry import REQUEUE_EXIT_CODE
 from headway.core.model import Job, Task
 from headway.core.spec.params import command_with, seed_of
-from headway.core.spec.program import PLAIN, Progress
+from headway.core.spec.program import PLAIN, ProgramSpec
 
 
 def claim_body(job: Job, task: Task, resume: Whole | None) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def resume_body(whole: Whole, task: Task) -> dict[str, Any]:
     return {**said, "others": others} if others else said
 
 
-def _words(progress: Progress) -> dict[str, Any]:
+def _words(progress: ProgramSpec) -> dict[str, Any]:
     if progress is PLAIN:
         return {}
     environment, keeping = progress.environment, progress.checkpoint
@@ -87,7 +87,7 @@ def _words(progress: Progress) -> dict[str, Any]:
     return said
 
 
-def _secrets(progress: Progress) -> dict[str, Any]:
+def _secrets(progress: ProgramSpec) -> dict[str, Any]:
     """By name only: the agent asks for the values when it is about to need them."""
     return _given(
         env={use.variable: use.name for use in progress.secrets if not use.as_file},
@@ -95,7 +95,7 @@ def _secrets(progress: Progress) -> dict[str, Any]:
     )
 
 
-def _limits(progress: Progress) -> dict[str, Any]:
+def _limits(progress: ProgramSpec) -> dict[str, Any]:
     limits = progress.limits
     return _given(
         open_files=limits.open_files,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from headway.control.nodes.sync import lose_node
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.growth.demand import Fleet, demand
 from headway.core.growth.grow import Growth, Order, Release, Upkeep, grow_ordered
 from headway.core.growth.node_orders import ASKED, LEAVING, ORDERED, NodeOrder, is_ordered, order_of
@@ -44,12 +44,12 @@ class SawOrders:
     sightings: Sightings
     before: Mapping[NodeId, Node]  # The nodes that were known before the look.
 
-    def apply(self, desk: Desk) -> list[Order | Release]:
-        memory = desk.book.ordering
+    def apply(self, tx: Transaction) -> list[Order | Release]:
+        memory = tx.book.ordering
         for node, sighting in self.sightings.nodes.items():
-            known = desk.book.nodes.get(node)
+            known = tx.book.nodes.get(node)
             if sighting.sight is Sight.GONE and known is not None and known == self.before.get(node):
-                lose_node(desk, node, sighting.why or f"{node} is gone")
+                lose_node(tx, node, sighting.why or f"{node} is gone")
         if not self.sightings.complete:
             return []
         seen: dict[str, dict[NodeId, Sighting]] = {}
@@ -57,127 +57,127 @@ class SawOrders:
             seen.setdefault(order_of(node), {})[node] = sighting
         for node in self.before:
             memory.joined.add(order_of(node))
-        for order in mine(desk, self.pool):
-            self._look_at(desk, order, seen.get(order.id, {}))
-        self._strangers(desk, seen)
-        self._grow(desk)
-        return self._asks(desk, seen)
+        for order in mine(tx, self.pool):
+            self._look_at(tx, order, seen.get(order.id, {}))
+        self._strangers(tx, seen)
+        self._grow(tx)
+        return self._asks(tx, seen)
 
     # --- what became of the orders ---
 
-    def _look_at(self, desk: Desk, order: NodeOrder, seen: Mapping[NodeId, Sighting]) -> None:
-        memory = desk.book.ordering
+    def _look_at(self, tx: Transaction, order: NodeOrder, seen: Mapping[NodeId, Sighting]) -> None:
+        memory = tx.book.ordering
         there = [each for each in seen.values() if each.sight in THERE]
         if seen:
             memory.whys[order.id] = next((each.why for each in seen.values() if each.why), "")
         if not there and (order.state != ASKED or seen):
-            self._ended(desk, order)
+            self._ended(tx, order)
             return
         after = order
         if there and order.state == ASKED:
             after = replace(after, state=ORDERED)
         if any(each.sight is Sight.UP for each in there) and order.filled_at is None:
-            after = replace(after, filled_at=desk.now)
-            say(desk, "OrderFilled", order, waited_s=round(desk.now - order.asked_at, 1))
+            after = replace(after, filled_at=tx.now)
+            say(tx, "OrderFilled", order, waited_s=round(tx.now - order.asked_at, 1))
         left = [each.left_s for each in there if each.left_s is not None]
-        until = desk.now + min(left) if left else None
+        until = tx.now + min(left) if left else None
         if until is not None and (after.until is None or abs(after.until - until) > UNTIL_DUST_S):
             after = replace(after, until=until)
         if after != order:
-            put(desk, after)
+            put(tx, after)
 
-    def _ended(self, desk: Desk, order: NodeOrder) -> None:
+    def _ended(self, tx: Transaction, order: NodeOrder) -> None:
         """The platform has it no longer. That proves nothing about its nodes: what may run there keeps its lease."""
-        memory = desk.book.ordering
+        memory = tx.book.ordering
         why = memory.whys.get(order.id, "")
         if order.state != LEAVING:
-            say(desk, "OrderEnded", order, why=why)
+            say(tx, "OrderEnded", order, why=why)
             in_vain = order.id not in memory.joined
-            self._note_failure(desk, in_vain, desk.now - (order.filled_at or order.asked_at))
-        drop(desk, order, why or "its order has ended")
+            self._note_failure(tx, in_vain, tx.now - (order.filled_at or order.asked_at))
+        drop(tx, order, why or "its order has ended")
 
-    def _note_failure(self, desk: Desk, in_vain: bool, lasted_s: float) -> None:
-        memory, name = desk.book.ordering, self.pool.name
+    def _note_failure(self, tx: Transaction, in_vain: bool, lasted_s: float) -> None:
+        memory, name = tx.book.ordering, self.pool.name
         if not in_vain:
             memory.in_vain.pop(name, None)
             memory.hold_until.pop(name, None)
             return
         count = memory.in_vain[name] = memory.in_vain.get(name, 0) + 1
-        memory.hold_until[name] = desk.now + min(HOLD_S_MAX, HOLD_S_MIN * 2 ** (count - 1))
+        memory.hold_until[name] = tx.now + min(HOLD_S_MAX, HOLD_S_MIN * 2 ** (count - 1))
 
-    def _strangers(self, desk: Desk, seen: Mapping[str, Mapping[NodeId, Sighting]]) -> None:
+    def _strangers(self, tx: Transaction, seen: Mapping[str, Mapping[NodeId, Sighting]]) -> None:
         """Nodes that call although the platform has them no longer: nothing is placed there, idle ones are let go."""
-        memory = desk.book.ordering
-        memory.strangers &= desk.book.nodes.keys() | memory.strangers
-        for node in [each for each in desk.book.nodes.values() if each.pool == self.pool.name]:
+        memory = tx.book.ordering
+        memory.strangers &= tx.book.nodes.keys() | memory.strangers
+        for node in [each for each in tx.book.nodes.values() if each.pool == self.pool.name]:
             if node.id not in self.before:
                 continue
             sighting = seen.get(order_of(node.id), {}).get(node.id)
-            here = sighting is not None and sighting.sight in THERE and order_of(node.id) in desk.book.house.orders
+            here = sighting is not None and sighting.sight in THERE and order_of(node.id) in tx.book.house.orders
             if here:
                 memory.strangers.discard(node.id)
-            elif not desk.book.on_node.get(node.id):
+            elif not tx.book.on_node.get(node.id):
                 memory.strangers.add(node.id)
-                lose_node(desk, node.id, (sighting.why if sighting else "") or "its platform has it no longer")
+                lose_node(tx, node.id, (sighting.why if sighting else "") or "its platform has it no longer")
             elif node.id not in memory.strangers:
                 memory.strangers.add(node.id)
-                desk.book.saw_again(node)
+                tx.book.saw_again(node)
 
     # --- what to ask for ---
 
-    def _grow(self, desk: Desk) -> None:
-        book, memory = desk.book, desk.book.ordering
-        fleets = {name: fleet_of(desk, pool) for name, pool in book.house.pools.items() if is_ordered(pool)}
+    def _grow(self, tx: Transaction) -> None:
+        book, memory = tx.book, tx.book.ordering
+        fleets = {name: fleet_of(tx, pool) for name, pool in book.house.pools.items() if is_ordered(pool)}
         fleet = fleets.get(self.pool.name)
         if fleet is None:
             return
-        found = demand(book.view, fleets.values(), desk.now)
+        found = demand(book.view, fleets.values(), tx.now)
         busy = frozenset(node for node, tasks in book.on_node.items() if tasks)
         upkeep = Upkeep(busy, memory.idle_since, memory.hold_until.get(self.pool.name, 0.0))
-        growth = grow_ordered(fleet, found, upkeep, desk.now)
-        self._carry_out(desk, growth)
+        growth = grow_ordered(fleet, found, upkeep, tx.now)
+        self._carry_out(tx, growth)
         waits = dict(found.waits_for)
         groups = found.groups.get(self.pool.name, [])
         for order, (jobs, _) in zip(growth.new, groups, strict=False):
             waits.update(dict.fromkeys(jobs, order.id))
-        self._explain(desk, waits)
+        self._explain(tx, waits)
 
-    def _carry_out(self, desk: Desk, growth: Growth) -> None:
-        memory = desk.book.ordering
-        mine_ = {order.id for order in mine(desk, self.pool)}
+    def _carry_out(self, tx: Transaction, growth: Growth) -> None:
+        memory = tx.book.ordering
+        mine_ = {order.id for order in mine(tx, self.pool)}
         memory.idle_since = {key: at for key, at in memory.idle_since.items() if key not in mine_} | growth.idle_since
         for _ in growth.late:
-            self._note_failure(desk, True, 0.0)
+            self._note_failure(tx, True, 0.0)
         for order in growth.leaving:
-            put(desk, order)
+            put(tx, order)
             why = "nobody called home from it" if order.id in growth.late else "nobody needs it"
-            say(desk, "OrderReleased", order, why=why)
-            for node in [each for each in desk.book.nodes.values() if order_of(each.id) == order.id]:
-                desk.book.saw_again(node)  # From now on nothing is placed there.
+            say(tx, "OrderReleased", order, why=why)
+            for node in [each for each in tx.book.nodes.values() if order_of(each.id) == order.id]:
+                tx.book.saw_again(node)  # From now on nothing is placed there.
         for order in growth.new:
-            put(desk, order)
-            say(desk, "OrderMade", order)
+            put(tx, order)
+            say(tx, "OrderMade", order)
 
-    def _explain(self, desk: Desk, waits: Mapping[str, str]) -> None:
+    def _explain(self, tx: Transaction, waits: Mapping[str, str]) -> None:
         """For those who ask why a job waits."""
-        orders, memory, coming = desk.book.house.orders, desk.book.ordering, {}
+        orders, memory, coming = tx.book.house.orders, tx.book.ordering, {}
         for job, order_id in waits.items():
             order = orders.get(order_id)
             if order is None:
                 continue
             nodes = "a node" if order.nodes == 1 else f"{order.nodes} nodes"
-            said = f'{nodes} of pool "{order.pool}" ordered {show_duration(max(1.0, desk.now - order.asked_at))} ago'
+            said = f'{nodes} of pool "{order.pool}" ordered {show_duration(max(1.0, tx.now - order.asked_at))} ago'
             why = memory.whys.get(order.id, "")
             coming[job] = said + (f" ({why})" if why else " and not there yet")
         trouble = memory.in_vain.get(self.pool.name, 0)
-        for job in desk.book.view.queued if trouble else ():
+        for job in tx.book.view.queued if trouble else ():
             coming.setdefault(job, f'pool "{self.pool.name}" pauses: {trouble} orders ended before a node called home')
-        desk.book.view.coming = coming
+        tx.book.view.coming = coming
 
-    def _asks(self, desk: Desk, seen: Mapping[str, Mapping[NodeId, Sighting]]) -> list[Order | Release]:
+    def _asks(self, tx: Transaction, seen: Mapping[str, Mapping[NodeId, Sighting]]) -> list[Order | Release]:
         asks: list[Order | Release] = []
-        known = desk.book.house.orders
-        for order in mine(desk, self.pool):
+        known = tx.book.house.orders
+        for order in mine(tx, self.pool):
             if order.state == LEAVING:
                 asks.append(Release(self.pool.name, order.node_ids))
             elif order.state == ASKED:
@@ -185,10 +185,10 @@ class SawOrders:
         for name, nodes in sorted(seen.items()):
             there = [node for node, each in nodes.items() if each.sight in THERE]
             # What no order explains goes back, but never under a task that may be alive there.
-            if name not in known and there and not any(desk.book.on_node.get(node) for node in there):
+            if name not in known and there and not any(tx.book.on_node.get(node) for node in there):
                 asks.append(Release(self.pool.name, tuple(sorted(there))))
         # A leader that was replaced while it slept knows nothing of its successor's orders, and must not end them.
-        desk.must_lead = desk.must_lead or bool(asks)
+        tx.must_lead = tx.must_lead or bool(asks)
         return asks
 
 
@@ -198,10 +198,10 @@ class Ordered:
 
     order: str
 
-    def apply(self, desk: Desk) -> None:
-        known = desk.book.house.orders.get(self.order)
+    def apply(self, tx: Transaction) -> None:
+        known = tx.book.house.orders.get(self.order)
         if known is not None and known.state == ASKED:
-            put(desk, replace(known, state=ORDERED))
+            put(tx, replace(known, state=ORDERED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +211,9 @@ class NotOrdered:
     order: str
     why: str
 
-    def apply(self, desk: Desk) -> None:
-        if self.order in desk.book.house.orders:
-            desk.book.ordering.whys[self.order] = self.why
+    def apply(self, tx: Transaction) -> None:
+        if self.order in tx.book.house.orders:
+            tx.book.ordering.whys[self.order] = self.why
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,22 +222,22 @@ class GivenBack:
 
     nodes: tuple[NodeId, ...]
 
-    def apply(self, desk: Desk) -> None:
+    def apply(self, tx: Transaction) -> None:
         for name in {order_of(node) for node in self.nodes}:
-            known = desk.book.house.orders.get(name)
+            known = tx.book.house.orders.get(name)
             if known is not None and known.state == LEAVING:
-                drop(desk, known, "it was given back")
+                drop(tx, known, "it was given back")
 
 
-def mine(desk: Desk, pool: Pool) -> list[NodeOrder]:
-    return [order for order in desk.book.house.orders.values() if order.pool == pool.name]
+def mine(tx: Transaction, pool: Pool) -> list[NodeOrder]:
+    return [order for order in tx.book.house.orders.values() if order.pool == pool.name]
 
 
-def fleet_of(desk: Desk, pool: Pool) -> Fleet:
-    orders = mine(desk, pool)
+def fleet_of(tx: Transaction, pool: Pool) -> Fleet:
+    orders = mine(tx, pool)
     names = {order.id for order in orders}
-    nodes = [each for each in desk.book.nodes.values() if each.pool == pool.name and order_of(each.id) in names]
-    busy = {order_of(node) for node, tasks in desk.book.on_node.items() if tasks}
+    nodes = [each for each in tx.book.nodes.values() if each.pool == pool.name and order_of(each.id) in names]
+    busy = {order_of(node) for node, tasks in tx.book.on_node.items() if tasks}
     joined = {order_of(node.id) for node in nodes}
     spare = sum(each.nodes for each in orders if each.state != LEAVING and each.id in joined and each.id not in busy)
     granted = _less([pool.shape, *(node.granted for node in nodes)]) if pool.shape and nodes else None
@@ -249,32 +249,32 @@ def _less(many: list[Resources]) -> Resources:
     return Resources(min(each.cpus for each in many), min(memory, default=0), min(each.gpus for each in many))
 
 
-def put(desk: Desk, order: NodeOrder) -> None:
-    house = desk.book.house
+def put(tx: Transaction, order: NodeOrder) -> None:
+    house = tx.book.house
     before = house.orders.get(order.id)
     house.orders = {**house.orders, order.id: order}
-    desk.arrange.orders.append(order)
+    tx.arrange.orders.append(order)
     if before is not None and before.until != order.until:
-        for node in [each for each in desk.book.nodes.values() if order_of(each.id) == order.id]:
-            desk.save_node(house.dressed(node), node.id not in desk.book.shut, desk.book.shut.get(node.id, ""))
+        for node in [each for each in tx.book.nodes.values() if order_of(each.id) == order.id]:
+            tx.save_node(house.dressed(node), node.id not in tx.book.shut, tx.book.shut.get(node.id, ""))
 
 
-def drop(desk: Desk, order: NodeOrder, detail: str) -> None:
+def drop(tx: Transaction, order: NodeOrder, detail: str) -> None:
     """Forget an order. Its nodes go with it, but for those with a task that may be alive."""
-    house, memory = desk.book.house, desk.book.ordering
+    house, memory = tx.book.house, tx.book.ordering
     house.orders = {name: each for name, each in house.orders.items() if name != order.id}
-    arranged = desk.arrange
+    arranged = tx.arrange
     arranged.orders = [each for each in arranged.orders if each.id != order.id]
     arranged.dropped_orders.append(order.id)
     for table in (memory.whys, memory.idle_since):
         table.pop(order.id, None)
     memory.joined.discard(order.id)
-    for node in [each for each in desk.book.nodes.values() if order_of(each.id) == order.id]:
-        if desk.book.on_node.get(node.id):
-            desk.book.saw_again(node)
+    for node in [each for each in tx.book.nodes.values() if order_of(each.id) == order.id]:
+        if tx.book.on_node.get(node.id):
+            tx.book.saw_again(node)
         else:
-            lose_node(desk, node.id, detail)
+            lose_node(tx, node.id, detail)
 
 
-def say(desk: Desk, kind: str, order: NodeOrder, **more: object) -> None:
-    desk.say(Event(kind, desk.now, data={"order": order.id, "pool": order.pool, "nodes": order.nodes, **more}))
+def say(tx: Transaction, kind: str, order: NodeOrder, **more: object) -> None:
+    tx.say(Event(kind, tx.now, data={"order": order.id, "pool": order.pool, "nodes": order.nodes, **more}))

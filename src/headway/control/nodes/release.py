@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from headway.control.nodes.orders import put, say
 from headway.control.nodes.sync import lose_node
 from headway.control.state.cluster_config import nearest
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.errors import Conflict, NotFound
 from headway.core.growth.node_orders import LEAVING, is_ordered, order_of
 from headway.core.job.events import Event
@@ -22,12 +22,12 @@ class ReleaseNode:
     by: str = ""
     force: bool = False
 
-    def apply(self, desk: Desk) -> Node:
-        known = desk.book.nodes.get(self.node)
+    def apply(self, tx: Transaction) -> Node:
+        known = tx.book.nodes.get(self.node)
         if known is None:
-            raise NotFound(f'no node "{self.node}"', nearest(self.node, desk.book.nodes, "headway nodes"))
-        together = self._together(desk, known)
-        jobs = sorted({job.id for node in together for job in desk.book.jobs_on(node.id)})
+            raise NotFound(f'no node "{self.node}"', nearest(self.node, tx.book.nodes, "headway nodes"))
+        together = self._together(tx, known)
+        jobs = sorted({job.id for node in together for job in tx.book.jobs_on(node.id)})
         if jobs and not self.force:
             named = ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
             raise Conflict(
@@ -35,22 +35,22 @@ class ReleaseNode:
                 f"`headway nodes drain {self.node}` first; with --force they are ended there and start elsewhere",
             )
         for node in together:
-            desk.save_node(replace(node, cordoned=True), node.id not in desk.book.shut, desk.book.shut.get(node.id, ""))
-        desk.say(Event("NodeClosed", desk.now, data={"node": self.node, "how": "release", "by": self.by}))
-        order = desk.book.house.orders.get(order_of(self.node)) if is_of_order(desk, known) else None
+            tx.save_node(replace(node, cordoned=True), node.id not in tx.book.shut, tx.book.shut.get(node.id, ""))
+        tx.say(Event("NodeClosed", tx.now, data={"node": self.node, "how": "release", "by": self.by}))
+        order = tx.book.house.orders.get(order_of(self.node)) if is_of_order(tx, known) else None
         if order is not None and order.state != LEAVING:
-            put(desk, replace(order, state=LEAVING))
-            say(desk, "OrderReleased", order, why=f"given back by {self.by}" if self.by else "given back by hand")
-        return desk.book.nodes[self.node]
+            put(tx, replace(order, state=LEAVING))
+            say(tx, "OrderReleased", order, why=f"given back by {self.by}" if self.by else "given back by hand")
+        return tx.book.nodes[self.node]
 
-    def _together(self, desk: Desk, known: Node) -> list[Node]:
-        if not is_of_order(desk, known):
+    def _together(self, tx: Transaction, known: Node) -> list[Node]:
+        if not is_of_order(tx, known):
             return [known]
-        return [each for each in desk.book.nodes.values() if order_of(each.id) == order_of(known.id)]
+        return [each for each in tx.book.nodes.values() if order_of(each.id) == order_of(known.id)]
 
 
-def is_of_order(desk: Desk, node: Node) -> bool:
-    pool = desk.book.house.pools.get(node.pool)
+def is_of_order(tx: Transaction, node: Node) -> bool:
+    pool = tx.book.house.pools.get(node.pool)
     return pool is not None and is_ordered(pool)
 
 
@@ -60,11 +60,11 @@ class ReleasedByHand:
 
     node: Node
 
-    def apply(self, desk: Desk) -> None:
-        now = desk.book.nodes.get(self.node.id)
+    def apply(self, tx: Transaction) -> None:
+        now = tx.book.nodes.get(self.node.id)
         if now is None:
             return
         if (now.boot_id, now.agent_epoch) == (self.node.boot_id, self.node.agent_epoch):
-            lose_node(desk, now.id, f"{now.id} was given back by hand")
+            lose_node(tx, now.id, f"{now.id} was given back by hand")
         else:
-            desk.save_node(replace(now, cordoned=False), now.id not in desk.book.shut, desk.book.shut.get(now.id, ""))
+            tx.save_node(replace(now, cordoned=False), now.id not in tx.book.shut, tx.book.shut.get(now.id, ""))

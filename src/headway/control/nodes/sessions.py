@@ -14,8 +14,8 @@ from typing import Any
 import structlog
 
 from headway.control.nodes.duties import claim_body
-from headway.control.state.progress_index import Trail
-from headway.control.state.working_copy import Book
+from headway.control.state.progress_index import ProgressIndex
+from headway.control.state.working_copy import WorkingCopy
 from headway.core.job.lifecycle import ON_NODE, begins_alone
 from headway.core.model import Job, NodeId, State, Task
 
@@ -136,7 +136,9 @@ def duty_of(job: Job, task: Task, now: float, spoiled: int = 0, called_back: boo
     return ("go", 0.0) if task.phase in ON_NODE else ("claim", float(spoiled))
 
 
-def body_of(job: Job, task: Task, duty: tuple[str, float], now: float, complete: bool, trail: Trail) -> dict[str, Any]:
+def body_of(
+    job: Job, task: Task, duty: tuple[str, float], now: float, complete: bool, trail: ProgressIndex
+) -> dict[str, Any]:
     """The duty as it travels. `complete` repeats all that a claim says, for an agent that has forgotten it."""
     assert job.attempt is not None
     do = "claim" if task.behind and duty[0] not in ("stop", "back") else duty[0]
@@ -162,7 +164,7 @@ def gang_key(secret: bytes, job: Job) -> str:
     return hmac.new(secret, f"gang {job.id}/{job.number}".encode(), hashlib.sha256).hexdigest()
 
 
-def changes(session: Session, book: Book, now: float, full: bool) -> tuple[list[dict[str, Any]], list[str]]:
+def changes(session: Session, book: WorkingCopy, now: float, full: bool) -> tuple[list[dict[str, Any]], list[str]]:
     """Duties that this node was not sent yet, and tasks that are gone; noted as sent."""
     here = book.on_node.get(session.node, {})
     duties: list[dict[str, Any]] = []

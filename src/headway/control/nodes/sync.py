@@ -13,7 +13,7 @@ from typing import Any
 from headway.control.files.log_index import note_overgrown
 from headway.control.nodes import file_reports, saver_questions
 from headway.control.nodes.sessions import Session
-from headway.control.state.transaction import Desk
+from headway.control.state.transaction import Transaction
 from headway.core.errors import BadInput, HeadwayError
 from headway.core.job.events import Event
 from headway.core.job.lifecycle import ON_NODE, begins_alone
@@ -71,34 +71,34 @@ class Sync:
     current: bool = True  # It was made after this leader had answered, so all that overtook it is known here.
     here: bool = True  # What it tells of lies in the storage place of this server: see core/files/storage_identity.py.
 
-    def apply(self, desk: Desk) -> None:
+    def apply(self, tx: Transaction) -> None:
         request, session = self.request, self.session
-        _meet(desk, session, request)
+        _meet(tx, session, request)
         if not self.here:
             request = without_stored(request)
         # Output first: the report that ends a task comes in the same call as its last bytes.
-        ranges = [log_range(told, desk.now) for told in request.logs]
-        ranges = [piece for piece in ranges if _ran_there(desk, piece, session.node)]
-        fresh = [piece for piece in ranges if desk.book.log_ends.follows(piece, desk.store)]
-        desk.logs.extend(fresh)
-        note_overgrown(desk, fresh)
+        ranges = [log_range(told, tx.now) for told in request.logs]
+        ranges = [piece for piece in ranges if _ran_there(tx, piece, session.node)]
+        fresh = [piece for piece in ranges if tx.book.log_ends.follows(piece, tx.store)]
+        tx.logs.extend(fresh)
+        note_overgrown(tx, fresh)
         for report in request.reports:
-            self._begun(desk, report)
-        file_reports.hear(desk, session, request)
+            self._begun(tx, report)
+        file_reports.hear(tx, session, request)
         if request.troubles is not None or request.full:
-            _troubles(desk, session, request.troubles or ())
+            _troubles(tx, session, request.troubles or ())
         for report in request.reports:
-            self._report(desk, report)
+            self._report(tx, report)
         if request.notice is not None:
             # After the reports: what has ended by itself before the notice did so, whatever is said in the same call.
-            file_reports.hear_notice(desk, session, request.notice)
+            file_reports.hear_notice(tx, session, request.notice)
         if request.full and self.current:
-            self._missing(desk)
+            self._missing(tx)
 
-    def _begun(self, desk: Desk, report: Report) -> None:
+    def _begun(self, tx: Transaction, report: Report) -> None:
         """A single task begins without our `go`: whatever is told of it says that it was claimed."""
         job_id, attempt, index = report.task
-        job = desk.book.jobs.get(job_id)
+        job = tx.book.jobs.get(job_id)
         if job is None or job.attempt is None or report.phase not in BEGUN:
             return
         if job.lined and not self.here:
@@ -106,22 +106,22 @@ class Sync:
         if job.state is not State.STARTING and not (job.lined and report.phase == "running"):
             return
         if job.number == attempt and begins_alone(job) and _is_there(job.attempt, index, self.session.node):
-            desk.touched.add(job_id)
-            desk.step(job, Claimed(attempt, index, report.address, report.port, report.began_ago_s))
+            tx.touched.add(job_id)
+            tx.step(job, Claimed(attempt, index, report.address, report.port, report.began_ago_s))
 
-    def _report(self, desk: Desk, report: Report) -> None:
+    def _report(self, tx: Transaction, report: Report) -> None:
         phase = report.phase
         job_id, attempt, index = report.task
         if phase not in UNCOUNTED:
             self.session.report(str(report.task), phase)
         if not self.here and phase in HANG_ON_STORAGE:
             return
-        job = desk.book.jobs.get(job_id)
+        job = tx.book.jobs.get(job_id)
         if job is None or job.number != attempt or not _is_there(job.attempt, index, self.session.node):
             return
-        desk.touched.add(job_id)
+        tx.touched.add(job_id)
         if phase == "preparing":
-            desk.book.trail.preparing[job_id] = (desk.now, report.detail[:200])
+            tx.book.trail.preparing[job_id] = (tx.now, report.detail[:200])
             return
         signal: Signal
         if phase == "refused":
@@ -129,32 +129,32 @@ class Sync:
         elif phase == "failed_prepare":
             signal = PrepareFailed(attempt, index, _cause(report.cause, Cause.NEVER_STARTED), report.detail)
         elif phase == "ended":
-            outcome = outcome_of(report.outcome, desk.now)
+            outcome = outcome_of(report.outcome, tx.now)
             if report.over_ago_s is not None:
-                outcome = replace(outcome, over_at=desk.now - report.over_ago_s)
-            job = saver_questions.task_ended(desk, job, index, outcome)
+                outcome = replace(outcome, over_at=tx.now - report.over_ago_s)
+            job = saver_questions.task_ended(tx, job, index, outcome)
             signal = TaskEnded(attempt, index, outcome)
         elif report.saving is not None:
-            signal = RanksOver(attempt, index, _over(desk, job_id, index, report.saving))
+            signal = RanksOver(attempt, index, _over(tx, job_id, index, report.saving))
         elif report.stays is not None:
             stays = report.stays
-            signal = Stayed(attempt, index, outcome_of(stays.outcome, desk.now), max(0.0, stays.left_s))
+            signal = Stayed(attempt, index, outcome_of(stays.outcome, tx.now), max(0.0, stays.left_s))
         elif job.lined:
             return  # An agent of before has found it at the keeper; its turn has not come.
         else:
             signal = Claimed(attempt, index, report.address, report.port)
-        desk.step(job, signal)
+        tx.step(job, signal)
 
-    def _missing(self, desk: Desk) -> None:
+    def _missing(self, tx: Transaction) -> None:
         """A full report names all that the node has: what is going there and is not named, it has not."""
         named = {str(report.task) for report in self.request.reports}
-        for job in desk.book.jobs_on(self.session.node):
+        for job in tx.book.jobs_on(self.session.node):
             for task in job.alive:
                 key = task_key(job.id, job.number, task.index)
                 if task.node == self.session.node and task.phase in ON_NODE and key not in named:
-                    desk.touched.add(job.id)
-                    job = saver_questions.tasks_lost(desk, job, [task.index])
-                    job = desk.step(job, TaskMissing(job.number, task.index))
+                    tx.touched.add(job.id)
+                    job = saver_questions.tasks_lost(tx, job, [task.index])
+                    job = tx.step(job, TaskMissing(job.number, task.index))
                     if job.state in (State.QUEUED, *_ENDED):
                         break
 
@@ -181,23 +181,23 @@ def _is_there(attempt: Any, index: int, node: str) -> bool:
     return attempt is not None and index < len(attempt.tasks) and attempt.tasks[index].node == node
 
 
-def _ran_there(desk: Desk, piece: LogRange, node: str) -> bool:
+def _ran_there(tx: Transaction, piece: LogRange, node: str) -> bool:
     """Whether output is told of by the node that its task ran on; anybody else's words are dropped."""
-    job = desk.book.jobs.get(piece.job)
+    job = tx.book.jobs.get(piece.job)
     if job is not None and job.number == piece.attempt:
         return _is_there(job.attempt, piece.task, node)
-    tries = desk.store.attempts(piece.job)
+    tries = tx.store.attempts(piece.job)
     return any(each.number == piece.attempt and _is_there(each, piece.task, node) for each in tries)
 
 
-def _meet(desk: Desk, session: Session, request: SyncRequest) -> None:
+def _meet(tx: Transaction, session: Session, request: SyncRequest) -> None:
     """Take note of who calls: a new node, a new boot, a new agent."""
     epoch, boot = request.agent_epoch, request.boot_id
-    known = desk.book.nodes.get(session.node)
+    known = tx.book.nodes.get(session.node)
     newest = max(session.agent_epoch, known.agent_epoch if known else 0)
     if epoch < newest:
         raise StaleAgent(f"agent {epoch} of {session.node} is older than {newest}", newest)
-    if epoch > max(newest + 1, desk.now + EPOCH_AHEAD_S):
+    if epoch > max(newest + 1, tx.now + EPOCH_AHEAD_S):
         # An agent's number is the time at which it began. One from far ahead would shut all later agents out.
         raise BadInput(
             f"sync: agent_epoch: {epoch} is more than ten years ahead of this server's clock",
@@ -205,7 +205,7 @@ def _meet(desk: Desk, session: Session, request: SyncRequest) -> None:
         )
     if known is not None and known.boot_id and known.boot_id != boot:
         over = frozenset(report.task for report in request.reports if _had_ended(report))
-        lose_node(desk, session.node, f"{session.node} was started anew", started_anew=True, over=over)
+        lose_node(tx, session.node, f"{session.node} was started anew", started_anew=True, over=over)
     if epoch != session.agent_epoch or boot != session.boot_id:
         session.forget_reports()
         session.seq = 0
@@ -216,10 +216,10 @@ def _meet(desk: Desk, session: Session, request: SyncRequest) -> None:
     session.seq = max(seq, session.seq)
     if request.full:
         session.forget_reports()
-        _save_node(desk, session, request, known)
+        _save_node(tx, session, request, known)
 
 
-def _save_node(desk: Desk, session: Session, request: SyncRequest, known: Node | None) -> None:
+def _save_node(tx: Transaction, session: Session, request: SyncRequest, known: Node | None) -> None:
     facts = request.facts
     granted = Resources(facts.cpus, facts.memory_bytes, min(facts.gpus, 1024))
     node = Node(
@@ -230,19 +230,19 @@ def _save_node(desk: Desk, session: Session, request: SyncRequest, known: Node |
         agent_epoch=session.agent_epoch,
         agent_version=request.agent_version,
         address=facts.address,
-        joined_at=known.joined_at if known else desk.now,
+        joined_at=known.joined_at if known else tx.now,
         cordoned=known.cordoned if known else False,
         draining=known.draining if known else False,
     )
-    node = desk.book.house.dressed(node)
+    node = tx.book.house.dressed(node)
     if known is None or known.boot_id != node.boot_id:
         data = {"node": node.id, "pool": node.pool, "cpus": granted.cpus, "memory_bytes": granted.memory_bytes}
-        desk.say(Event("NodeJoined", desk.now, data={**data, "gpus": granted.gpus}))
+        tx.say(Event("NodeJoined", tx.now, data={**data, "gpus": granted.gpus}))
     stays = bool(session.closed_because) and request.notice is None
     if stays:
         session.closed_because = ""  # The machine stays after all.
     if node != known or stays:
-        desk.save_node(node, not session.closed_because, session.closed_because)
+        tx.save_node(node, not session.closed_because, session.closed_because)
 
 
 def _had_ended(report: Report) -> bool:
@@ -253,7 +253,7 @@ def _had_ended(report: Report) -> bool:
 
 
 def lose_node(
-    desk: Desk,
+    tx: Transaction,
     node: str,
     detail: str,
     started_anew: bool = False,
@@ -264,65 +264,65 @@ def lose_node(
 
     Of a machine that was started anew, `over` are the tasks that had ended before, and whose files it has.
     """
-    _lose_tasks(desk, node, NodeLost(0, node, detail, started_anew, silent_s), over)
-    known = desk.book.nodes.get(node)
+    _lose_tasks(tx, node, NodeLost(0, node, detail, started_anew, silent_s), over)
+    known = tx.book.nodes.get(node)
     if known is not None:
-        desk.save_node(replace(known, gone_at=desk.now))
-        desk.say(Event("NodeLost", desk.now, data={"node": node, "detail": detail}))
+        tx.save_node(replace(known, gone_at=tx.now))
+        tx.say(Event("NodeLost", tx.now, data={"node": node, "detail": detail}))
 
 
-def machine_restarted(desk: Desk, node: str, detail: str) -> None:
+def machine_restarted(tx: Transaction, node: str, detail: str) -> None:
     """An engine sees that a machine was started anew, and its agent has not called yet.
 
     What ran there is lost. Where it has files of tasks that had ended, it is waited for, for as long as its lease.
     """
-    tasks = [task for job in desk.book.jobs_on(node) for task in job.alive if task.node == node]
+    tasks = [task for job in tx.book.jobs_on(node) for task in job.alive if task.node == node]
     if not any(task.phase is Phase.SAVING for task in tasks):
-        lose_node(desk, node, detail)
+        lose_node(tx, node, detail)
         return
-    _lose_tasks(desk, node, NodeLost(0, node, detail, started_anew=True), frozenset())
-    known = desk.book.nodes.get(node)
+    _lose_tasks(tx, node, NodeLost(0, node, detail, started_anew=True), frozenset())
+    known = tx.book.nodes.get(node)
     if known is not None:
-        desk.save_node(known, False, detail)
+        tx.save_node(known, False, detail)
 
 
-def _lose_tasks(desk: Desk, node: str, lost: NodeLost, over: frozenset[TaskKey]) -> None:
-    for each in desk.book.jobs_on(node):
-        job = desk.book.jobs[each.id]  # It may have moved up when the one before it was lost.
-        desk.touched.add(job.id)
+def _lose_tasks(tx: Transaction, node: str, lost: NodeLost, over: frozenset[TaskKey]) -> None:
+    for each in tx.book.jobs_on(node):
+        job = tx.book.jobs[each.id]  # It may have moved up when the one before it was lost.
+        tx.touched.add(job.id)
         kept = frozenset(index for id, attempt, index in over if (id, attempt) == (job.id, job.number))
         spared = kept | {task.index for task in job.alive if lost.started_anew and task.phase is Phase.SAVING}
         gone = [task.index for task in job.alive if task.node == node and task.index not in spared]
-        job = saver_questions.tasks_lost(desk, job, gone) if gone else job
-        desk.step(job, replace(lost, attempt=job.number, over=kept))
+        job = saver_questions.tasks_lost(tx, job, gone) if gone else job
+        tx.step(job, replace(lost, attempt=job.number, over=kept))
 
 
-def _troubles(desk: Desk, session: Session, troubles: Iterable[Trouble]) -> None:
+def _troubles(tx: Transaction, session: Session, troubles: Iterable[Trouble]) -> None:
     """All that is wrong on the node now. What is new is an event; all of it is shown while it lasts."""
     found = {trouble.what: trouble.detail for trouble in troubles}
     for what, detail in found.items():
         if session.troubles.get(what) != detail:
             data = {"node": session.node, "what": what, "detail": detail}
             kind = LIMITS.get(what.partition(" of ")[0], "StorageFailed")
-            desk.say(Event(kind, desk.now, *_of_whom(desk, session, what), data=data))
+            tx.say(Event(kind, tx.now, *_of_whom(tx, session, what), data=data))
     session.troubles = found
 
 
-def _of_whom(desk: Desk, session: Session, what: str) -> tuple[str, int]:
+def _of_whom(tx: Transaction, session: Session, what: str) -> tuple[str, int]:
     """The job and attempt of a trouble that names a task of this node; no job for one of the node as such."""
     try:
         job_id, attempt, index = split_key(what.rpartition(" ")[2])
     except ValueError:
         return "", 0
-    job = desk.book.jobs.get(job_id)
+    job = tx.book.jobs.get(job_id)
     there = job is not None and job.number == attempt and _is_there(job.attempt, index, session.node)
     return (job_id, attempt) if there else ("", 0)
 
 
-def _over(desk: Desk, job: str, index: int, said: SavingFiles) -> Outcome:
+def _over(tx: Transaction, job: str, index: int, said: SavingFiles) -> Outcome:
     """How the ranks of a task ended whose files are on their way; how far these are is remembered, not saved."""
-    desk.book.trail.saving.setdefault(job, {})[index] = (said.bytes_done, max(said.bytes_done, said.bytes))
-    return replace(outcome_of(said.outcome, desk.now), over_at=desk.now - max(0.0, said.over_ago_s))
+    tx.book.trail.saving.setdefault(job, {})[index] = (said.bytes_done, max(said.bytes_done, said.bytes))
+    return replace(outcome_of(said.outcome, tx.now), over_at=tx.now - max(0.0, said.over_ago_s))
 
 
 def outcome_of(said: TaskOutcome, now: float) -> Outcome:

@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundStorage:
     """What storage said of itself: who it is, or why it did not answer."""
 
     at: str
@@ -49,17 +49,17 @@ class Found:
 
 def look(
     store: Store, storage: Storage, at: str, new_id: Callable[[], str], accept: bool = False, alone: bool = True
-) -> Found:
+) -> FoundStorage:
     """Ask storage who it is; it is given an id where it has none and may be taken. Raises StrangePlace.
 
     Where a server is not `alone` on its database, another place is accepted only while none leads.
     """
     places, fresh = store.places(), new_id()
     try:
-        found = Found(at, storage.identity(fresh if accept or not places else ""), fresh)
+        found = FoundStorage(at, storage.identity(fresh if accept or not places else ""), fresh)
     except Unavailable as error:
         log.warning("storage not asked for its id", error=error.message)
-        found = Found(at, None, fresh, error.message)
+        found = FoundStorage(at, None, fresh, error.message)
     if accept and found.place(places, accept) not in places:
         glance = store.glance()
         if not alone and glance.lead is not None and glance.lead.until > glance.now:

@@ -22,7 +22,7 @@ DEFAULT = "default"
 
 
 @dataclass
-class House:
+class ClusterConfig:
     """Mappings are replaced, never changed: other threads read them."""
 
     pools: Mapping[str, Pool] = field(default_factory=dict)
@@ -90,9 +90,9 @@ class House:
         return replace(node, granted=granted, zone=pool.zone or node.zone, kind=pool.kind, labels=labels)
 
 
-def read_house(store: Store, pools: Iterable[Pool] = ()) -> House:
+def read_house(store: Store, pools: Iterable[Pool] = ()) -> ClusterConfig:
     """The rules as the store has them. The pools that are given stand in for those that it lacks."""
-    return House(
+    return ClusterConfig(
         {**{pool.name: pool for pool in pools}, **{pool.name: pool for pool in store.pools()}},
         {queue.name: queue for queue in store.queues()},
         store.licences(),

@@ -21,7 +21,7 @@ Heard = dict[JobId, dict[tuple[int, int], int]]
 
 
 @dataclass
-class Trail:
+class ProgressIndex:
     store: Store | None = None
     known: dict[JobId, tuple[Checkpoint, ...]] = field(default_factory=dict)
     seen: dict[JobId, int] = field(default_factory=dict)  # Steps that were seen and are not saved yet.
@@ -51,7 +51,7 @@ class Trail:
         gone = {each.id for each in entries}
         self.known[job] = tuple(each for each in self.checkpoints_of(job) if each.id not in gone)
 
-    def take_over(self, older: Trail, jobs: Container[JobId]) -> None:
+    def take_over(self, older: ProgressIndex, jobs: Container[JobId]) -> None:
         """Keep what only memory holds when all else is read again."""
         self.seen.update((job, step) for job, step in older.seen.items() if job in jobs)
         self.preparing.update((job, said) for job, said in older.preparing.items() if job in jobs)

@@ -1,7 +1,7 @@
 """One batch of work: what commands changed, collected for one commit, and undone if the commit fails.
 
-Commands read and write jobs only through a desk. It keeps the first version of each job (for the guard and the undo),
-the facts in between, and which command touched which job (so that a stale one is done again alone).
+Commands read and write jobs only through a transaction. It keeps the first version of each job (for the guard and the
+undo), the facts in between, and which command touched which job (so that a stale one is done again alone).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from headway.control.state.working_copy import Book
+from headway.control.state.working_copy import WorkingCopy
 from headway.core.access.accounts import Accounts, AuditEntry
 from headway.core.errors import NotFound
 from headway.core.job import lifecycle
@@ -41,8 +41,8 @@ def replace_job(event: Event, job: JobId) -> Event:
 
 
 @dataclass
-class Desk:
-    book: Book
+class Transaction:
+    book: WorkingCopy
     store: Store
     now: float
     new: list[JobChange] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Desk:
     )
 
     def find(self, job: JobId) -> Job | None:
-        """The job as it stands on this desk: not ended ones from the book, ended ones from the store."""
+        """The job as it stands in this transaction: not ended ones from the book, ended ones from the store."""
         self.touched.add(job)
         held = self.changed.get(job)
         if held is not None:
@@ -176,7 +176,7 @@ class Desk:
 
     @property
     def makes_room(self) -> bool:
-        """Whether what ended on this desk makes room that others may take in the same commit.
+        """Whether what ended in this transaction makes room that others may take in the same commit.
 
         Not where a job goes back to the queue: what it would begin from has to be saved first.
         """
@@ -250,4 +250,4 @@ class Desk:
 
 
 class Command(Protocol):
-    def apply(self, desk: Desk) -> Any: ...
+    def apply(self, tx: Transaction) -> Any: ...

@@ -25,7 +25,7 @@ class Ring:
 
 
 @dataclass
-class Doors:
+class PendingVisits:
     """Who waits at which node's door."""
 
     rings: dict[NodeId, dict[str, Ring]] = field(default_factory=dict)

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.control.state.cluster_config import House, read_house
+from headway.control.state.cluster_config import ClusterConfig, read_house
 from headway.control.state.forecast_cache import Foresight
-from headway.control.state.progress_index import Trail
-from headway.control.state.visit_calls import Doors
+from headway.control.state.progress_index import ProgressIndex
+from headway.control.state.visit_calls import PendingVisits
 from headway.core.model import Job, JobId, Node, NodeId, State, task_key
 from headway.core.scheduling.scheduler import View
 from headway.store.protocol import LogRange, Store, Stream
@@ -49,7 +49,7 @@ class LogEnds:
 
 
 @dataclass
-class Book:
+class WorkingCopy:
     jobs: dict[JobId, Job] = field(default_factory=dict)
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     view: View = field(default_factory=View)
@@ -57,13 +57,13 @@ class Book:
     on_node: dict[NodeId, dict[str, TaskRef]] = field(default_factory=dict)  # Tasks that hold a place, by wire key.
     log_ends: LogEnds = field(default_factory=LogEnds)
     overgrown: set[Stream] = field(default_factory=set)  # Outputs that have outgrown their limit and are to be trimmed.
-    trail: Trail = field(default_factory=Trail)
+    trail: ProgressIndex = field(default_factory=ProgressIndex)
     arrays: dict[str, dict[JobId, None]] = field(default_factory=dict)  # Unfinished elements, by array.
-    house: House = field(default_factory=House)
+    house: ClusterConfig = field(default_factory=ClusterConfig)
     shut: dict[NodeId, str] = field(default_factory=dict)  # Nodes that are closed for a reason of their own: silent, …
     silent: dict[NodeId, tuple[float, float]] = field(default_factory=dict)  # Since when, and when it is given up.
     ordering: Any = None  # What is remembered of ordered pools; see nodes/orders.py.
-    doors: Doors = field(default_factory=Doors)  # Visitors whom their node has not met yet.
+    doors: PendingVisits = field(default_factory=PendingVisits)  # Visitors whom their node has not met yet.
     foresight: Foresight = field(default_factory=Foresight)
     secret: bytes = b""  # From which the keys of gangs are made.
     untold: set[JobId] = field(default_factory=set)  # Placed by this leader, and in no reply to a node yet.
@@ -142,8 +142,10 @@ class Book:
             self.behind[job.attempt.tasks[0].behind] = job.id
 
 
-def book_of(jobs: Iterable[Job], nodes: Iterable[Node], house: House | None = None, view: View | None = None) -> Book:
-    book = Book(house=house or House(), view=view or View())
+def book_of(
+    jobs: Iterable[Job], nodes: Iterable[Node], house: ClusterConfig | None = None, view: View | None = None
+) -> WorkingCopy:
+    book = WorkingCopy(house=house or ClusterConfig(), view=view or View())
     for node in nodes:
         if node.gone_at is None:
             book.saw_node(node)
@@ -152,7 +154,7 @@ def book_of(jobs: Iterable[Job], nodes: Iterable[Node], house: House | None = No
     return book
 
 
-def read_book(store: Store, house: House | None = None, view: View | None = None) -> Book:
+def read_book(store: Store, house: ClusterConfig | None = None, view: View | None = None) -> WorkingCopy:
     """The working copy, as the store has it."""
     book = book_of(store.unfinished(), store.nodes(), house or read_house(store), view)
     book.trail.store = store

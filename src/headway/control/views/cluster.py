@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from headway.control.state.working_copy import Book
+from headway.control.state.working_copy import WorkingCopy
 from headway.control.views.servers import is_there
 from headway.core.spec.pool import show_pool
 from headway.core.spec.queue import show_queue
 from headway.store.protocol import Glance, JobFilter, ServerSeen, Store
 
 
-def queues(book: Book) -> list[dict[str, Any]]:
+def queues(book: WorkingCopy) -> list[dict[str, Any]]:
     held = Counter((job.spec.queue, True) for job in book.active.values())
     held.update((job.spec.queue, False) for job in (*book.view.backing_off.values(), *book.view.blocked.values()))
     for lane in book.view.lanes.values():
@@ -27,7 +27,7 @@ def queues(book: Book) -> list[dict[str, Any]]:
     ]
 
 
-def pools(book: Book) -> list[dict[str, Any]]:
+def pools(book: WorkingCopy) -> list[dict[str, Any]]:
     shown = []
     for name in sorted(book.house.pools):
         nodes = [node for node in book.nodes.values() if node.pool == name]

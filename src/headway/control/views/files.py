@@ -120,7 +120,7 @@ def show_artifact(artifact: Artifact) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePiece:
     """Some bytes of a storage object."""
 
     key: str
@@ -133,7 +133,7 @@ class Joined:
     """A file that lies in pieces, read by its own offsets."""
 
     storage: Storage
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
 
     @property
     def size(self) -> int:
@@ -160,9 +160,9 @@ def find_artifact(
         raise NotFound(f'{job.id} has no artifact "{path[:200]}"', f"headway artifacts ls {job.id}")
     best = max(found, key=lambda each: (each.attempt, -each.task))
     if len(best.keys) == 1:
-        return best, Joined(storage, (Piece(best.keys[0], 0, best.size),))
+        return best, Joined(storage, (FilePiece(best.keys[0], 0, best.size),))
     sizes = [storage.size(key) or 0 for key in best.keys]
-    pieces = tuple(Piece(key, 0, size) for key, size in zip(best.keys, sizes, strict=True))
+    pieces = tuple(FilePiece(key, 0, size) for key, size in zip(best.keys, sizes, strict=True))
     return best, Joined(storage, pieces)
 
 
@@ -190,6 +190,8 @@ def find_checkpoint_file(store: Store, storage: Storage, job: Job, step: int, ta
     manifest = json.loads(storage.get(next(part.key for part in whole.parts if part.task == task)))
     for file in manifest["files"]:
         if file["path"] == path:
-            return Joined(storage, tuple(Piece(part["key"], part["offset"], part["size"]) for part in file["parts"]))
+            return Joined(
+                storage, tuple(FilePiece(part["key"], part["offset"], part["size"]) for part in file["parts"])
+            )
     there = ", ".join(file["path"] for file in manifest["files"][:5])
     raise NotFound(f'the checkpoint at step {step} has no file "{path[:200]}"', f"it has {there}" if there else "")

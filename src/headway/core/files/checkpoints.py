@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from headway.core.model import JobId
 from headway.core.spec.job import JobSpec
-from headway.core.spec.program import Keeping
+from headway.core.spec.program import CheckpointPolicy
 from headway.core.steps import STEP, UNITS
 
 COMMITTED = "committed"
@@ -199,7 +199,7 @@ def steps_there(steps: Iterable[int]) -> str:
     return f"there are steps {shown}" if len(there) <= STEPS_SHOWN else f"the newest steps are {shown}"
 
 
-def to_drop(checkpoints: Sequence[Checkpoint], gang: Gang, keeping: Keeping, attempt: int) -> list[Checkpoint]:
+def to_drop(checkpoints: Sequence[Checkpoint], gang: Gang, keeping: CheckpointPolicy, attempt: int) -> list[Checkpoint]:
     """What need not be kept once `attempt` is at work: beyond the last K, not the best, not pinned.
 
     The newest complete one always stays, and so does what the running attempt may yet complete (tasks report their
@@ -229,7 +229,7 @@ def to_drop(checkpoints: Sequence[Checkpoint], gang: Gang, keeping: Keeping, att
     return drop
 
 
-def _best(wholes: Sequence[Whole], keeping: Keeping) -> Whole | None:
+def _best(wholes: Sequence[Whole], keeping: CheckpointPolicy) -> Whole | None:
     """The one with the best value of the metric; of equals the newest."""
     name = keeping.best_metric
     rated = [whole for whole in wholes if name and name in whole.metrics]

@@ -23,12 +23,12 @@ from headway.core.protocol.words import (
     Name,
     Number,
     Record,
-    Refused,
     Shown,
-    Task,
     TaskKey,
-    Whole,
+    TaskWord,
+    WholeNumber,
     Word,
+    WordRefused,
     Wrong,
     quoted,
     said,
@@ -43,7 +43,7 @@ PATH_MAX = 1000
 METRICS_MAX = 100
 UNIT_MAX, FOUND_MAX = 20, 300
 SECONDS_MAX = 1e10
-_COUNT, _TASK, _KEY = Whole(), Task(), Name(KEY_MAX, 1)
+_COUNT, _TASK, _KEY = WholeNumber(), TaskWord(), Name(KEY_MAX, 1)
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class MetPolicy:
 class TaskOutcome:
     """How a task ended, as its agent names it."""
 
-    exit_code: int | None = said(Maybe(Whole(-(2**31), 2**32)), None)
-    signal: int | None = said(Maybe(Whole(0, 1000)), None)
-    rank: int | None = said(Maybe(Whole(0, 10**6)), None)
+    exit_code: int | None = said(Maybe(WholeNumber(-(2**31), 2**32)), None)
+    signal: int | None = said(Maybe(WholeNumber(0, 1000)), None)
+    rank: int | None = said(Maybe(WholeNumber(0, 10**6)), None)
     cause: str = said(Shown(100), "")  # An agent of another version may know causes that we do not.
     detail: str = said(Shown(1000), "")
     log_bytes: int = said(_COUNT, 0)
@@ -109,7 +109,7 @@ class Report:
     phase: str = said(Word(*PHASES))
     detail: str = said(Shown(1000), "")
     address: str = said(Name(300), "")
-    port: int = said(Whole(0, 65535), 0)
+    port: int = said(WholeNumber(0, 65535), 0)
     began_ago_s: float = said(Maybe(Number(0.0, SECONDS_MAX), 0.0), 0.0)
     over_ago_s: float | None = said(Maybe(Number(0.0, SECONDS_MAX)), None)
     cause: str = said(Shown(100), "")
@@ -123,13 +123,13 @@ class OutputRange:
     """Bytes of a rank's output, and the object in storage that holds them."""
 
     task: TaskKey = said(_TASK)
-    rank: int = said(Whole(0, 10**6))
+    rank: int = said(WholeNumber(0, 10**6))
     stream: str = said(Name(8))
     start: int = said(_COUNT)
     end: int = said(_COUNT)
     key: str = said(_KEY)
     key_offset: int = said(_COUNT)
-    crc32: int | None = said(Maybe(Whole(0, 2**32 - 1)), None)
+    crc32: int | None = said(Maybe(WholeNumber(0, 2**32 - 1)), None)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,9 @@ class StoredCheckpoint:
     found: str = said(Shown(FOUND_MAX), "")
     sharded: bool = said(Maybe(Flag(), False), False)
     saved_ago_s: float = said(Maybe(Number(-SECONDS_MAX, SECONDS_MAX), 0.0), 0.0)
-    covers: tuple[int, ...] = said(Maybe(Many(Whole(0, 10**6), 10_000), ()), ())  # Tasks whose shares it stands for.
+    covers: tuple[int, ...] = said(
+        Maybe(Many(WholeNumber(0, 10**6), 10_000), ()), ()
+    )  # Tasks whose shares it stands for.
     late: bool = said(Maybe(Flag(), False), False)
     beside: bool = said(Maybe(Flag(), False), False)
 
@@ -200,10 +202,10 @@ class SyncRequest:
     pool: str = said(Name(NAME_MAX, 1))
     boot_id: str = said(Name(NAME_MAX))
     agent_epoch: int = said(_COUNT)
-    protocol: int = said(Whole(PROTOCOL, PROTOCOL))
+    protocol: int = said(WholeNumber(PROTOCOL, PROTOCOL))
     seq: int = said(_COUNT, 0)
     agent_version: str = said(Name(NAME_MAX), "")
-    leader_epoch: int | None = said(Maybe(Whole(-1)), None)
+    leader_epoch: int | None = said(Maybe(WholeNumber(-1)), None)
     full: bool = said(Flag(), False)
     wait_s: float = said(Number(0.0, SECONDS_MAX), 0.0)
     facts: Facts = said(Maybe(Record(Facts), Facts()), Facts())
@@ -217,19 +219,21 @@ class SyncRequest:
     logs: tuple[OutputRange, ...] = said(Many(Record(OutputRange)), ())
     troubles: tuple[Trouble, ...] | None = said(Many(Record(Trouble), 10_000), None)
     notice: Notice | None = said(Maybe(Record(Notice)), None)
-    checkpoints: tuple[StoredCheckpoint | Refused, ...] = said(Each(Record(StoredCheckpoint)), ())
-    artifacts: tuple[StoredArtifact | Refused, ...] = said(Each(Record(StoredArtifact)), ())
-    bad_checkpoints: tuple[BadCheckpoint | Refused, ...] = said(Each(Record(BadCheckpoint)), ())
-    dumps: tuple[StackDump | Refused, ...] = said(Each(Record(StackDump)), ())
-    steps: tuple[tuple[TaskKey, int] | Refused, ...] = said(EachTask(_COUNT), ())
-    idle: tuple[tuple[TaskKey, int] | Refused, ...] = said(EachTask(_COUNT), ())  # Had written nothing at this step,
-    still_idle: tuple[tuple[TaskKey, int] | Refused, ...] = said(EachTask(_COUNT), ())  # nor a while later.
+    checkpoints: tuple[StoredCheckpoint | WordRefused, ...] = said(Each(Record(StoredCheckpoint)), ())
+    artifacts: tuple[StoredArtifact | WordRefused, ...] = said(Each(Record(StoredArtifact)), ())
+    bad_checkpoints: tuple[BadCheckpoint | WordRefused, ...] = said(Each(Record(BadCheckpoint)), ())
+    dumps: tuple[StackDump | WordRefused, ...] = said(Each(Record(StackDump)), ())
+    steps: tuple[tuple[TaskKey, int] | WordRefused, ...] = said(EachTask(_COUNT), ())
+    idle: tuple[tuple[TaskKey, int] | WordRefused, ...] = said(
+        EachTask(_COUNT), ()
+    )  # Had written nothing at this step,
+    still_idle: tuple[tuple[TaskKey, int] | WordRefused, ...] = said(EachTask(_COUNT), ())  # nor a while later.
 
-    def refused(self) -> Iterator[tuple[str, Refused]]:
+    def refused(self) -> Iterator[tuple[str, WordRefused]]:
         """What of it was not taken, with the word that it stood under."""
         for word in SINGLY:
             for each in getattr(self, word):
-                if isinstance(each, Refused):
+                if isinstance(each, WordRefused):
                     yield word, each
 
 

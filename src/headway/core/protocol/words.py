@@ -39,7 +39,7 @@ def quoted(value: object) -> str:
     return shown if len(shown) <= 64 else shown[:60] + "…"
 
 
-class Kind:
+class WordKind:
     """One kind of word. `schema` is JSON Schema; `read` returns the value as the server keeps it."""
 
     schema: dict[str, Any] = {}
@@ -48,7 +48,7 @@ class Kind:
         raise NotImplementedError
 
 
-class Flag(Kind):
+class Flag(WordKind):
     schema = {"type": "boolean"}
 
     def read(self, value: Any) -> bool:
@@ -57,7 +57,7 @@ class Flag(Kind):
         raise Wrong(f"expected true or false, not {quoted(value)}")
 
 
-class Whole(Kind):
+class WholeNumber(WordKind):
     """A whole number within bounds."""
 
     def __init__(self, least: int = 0, most: int = COUNT_MAX) -> None:
@@ -70,7 +70,7 @@ class Whole(Kind):
         raise Wrong(f"expected a whole number from {self.least} to {self.most}, not {quoted(value)}")
 
 
-class Number(Kind):
+class Number(WordKind):
     """A finite number within bounds."""
 
     def __init__(self, least: float = 0.0, most: float = 1e12) -> None:
@@ -84,7 +84,7 @@ class Number(Kind):
         raise Wrong(f"expected a number from {self.least:g} to {self.most:g}, not {quoted(value)}")
 
 
-class Name(Kind):
+class Name(WordKind):
     """A text that names something: refused where a database, a path or a log could not hold it as it is."""
 
     def __init__(self, most: int, least: int = 0) -> None:
@@ -101,7 +101,7 @@ class Name(Kind):
         return value
 
 
-class Shown(Kind):
+class Shown(WordKind):
     """A text for people: made clean and cut, never refused. It may quote a file's name or a program as it was."""
 
     def __init__(self, most: int) -> None:
@@ -116,7 +116,7 @@ class Shown(Kind):
         return _HALF_OR_NUL.sub("\ufffd", value[: self.most])
 
 
-class Word(Kind):
+class Word(WordKind):
     """One of these words."""
 
     def __init__(self, *words: str) -> None:
@@ -138,7 +138,7 @@ class TaskKey(NamedTuple):
         return f"{self.job}/{self.attempt}/{self.index}"
 
 
-class Task(Kind):
+class TaskWord(WordKind):
     """A task as it is named on the wire: job, attempt, index."""
 
     schema = {"type": "string", "pattern": f"^{_TASK.pattern}$"}
@@ -150,10 +150,10 @@ class Task(Kind):
         return TaskKey(found[1], int(found[2]), int(found[3]))
 
 
-class Maybe(Kind):
+class Maybe(WordKind):
     """Something, or null, which is read as `empty`."""
 
-    def __init__(self, kind: Kind, empty: Any = None) -> None:
+    def __init__(self, kind: WordKind, empty: Any = None) -> None:
         self.kind, self.empty = kind, empty
         self.schema = {"anyOf": [kind.schema, {"type": "null"}]}
 
@@ -161,7 +161,7 @@ class Maybe(Kind):
         return self.empty if value is None else self.kind.read(value)
 
 
-class Figures(Kind):
+class Figures(WordKind):
     """Names with numbers. What is no finite number is left out: a loss of NaN says nothing."""
 
     def __init__(self, most: int) -> None:
@@ -179,12 +179,12 @@ class Figures(Kind):
         return {name: number for name, number in list(found.items())[: self.most] if math.isfinite(number)}
 
 
-class Record(Kind):
+class Record(WordKind):
     """An object that becomes a dataclass of this type. Words that it does not know are passed over."""
 
     def __init__(self, type_: type[Any]) -> None:
         self.type = type_
-        self.fields: list[tuple[str, Kind, Any]] = [
+        self.fields: list[tuple[str, WordKind, Any]] = [
             (each.name, each.metadata["kind"], each.metadata["missing"])
             for each in dataclasses.fields(type_)
             if "kind" in each.metadata
@@ -216,10 +216,10 @@ class Record(Kind):
         return made
 
 
-class Many(Kind):
+class Many(WordKind):
     """A list of records; one that is wrong makes all of it wrong."""
 
-    def __init__(self, record: Kind, most: int = PIECES_MAX) -> None:
+    def __init__(self, record: WordKind, most: int = PIECES_MAX) -> None:
         self.record, self.most = record, most
         self.schema = {"type": "array", "items": record.schema, "maxItems": most}
 
@@ -241,7 +241,7 @@ class Many(Kind):
             raise
 
 
-class Refused(NamedTuple):
+class WordRefused(NamedTuple):
     """An entry that was not taken, and why."""
 
     entry: Any
@@ -259,17 +259,17 @@ class Each(Many):
         try:
             return super()._one(number, each)
         except Wrong as wrong:
-            return Refused(each, str(wrong))
+            return WordRefused(each, str(wrong))
 
 
-class EachTask(Kind):
+class EachTask(WordKind):
     """An object with a value for each task; what is wrong comes out as `Refused` under its own name."""
 
-    def __init__(self, kind: Kind) -> None:
-        self.kind, self._task = kind, Task()
+    def __init__(self, kind: WordKind) -> None:
+        self.kind, self._task = kind, TaskWord()
         self.schema = {"type": "object", "additionalProperties": kind.schema}
 
-    def read(self, value: Any) -> tuple[tuple[TaskKey, Any] | Refused, ...]:
+    def read(self, value: Any) -> tuple[tuple[TaskKey, Any] | WordRefused, ...]:
         if value is None:
             return ()
         if not isinstance(value, dict):
@@ -278,14 +278,14 @@ class EachTask(Kind):
             raise Wrong(f"expected at most {PIECES_MAX} entries, not {len(value)}")
         return tuple(self._one(*pair) for pair in value.items())
 
-    def _one(self, name: str, value: Any) -> tuple[TaskKey, Any] | Refused:
+    def _one(self, name: str, value: Any) -> tuple[TaskKey, Any] | WordRefused:
         try:
             return self._task.read(name), self.kind.read(value)
         except Wrong as wrong:
-            return Refused({"task": name}, f"[{quoted(name)}]: {wrong.why}")
+            return WordRefused({"task": name}, f"[{quoted(name)}]: {wrong.why}")
 
 
-def said(kind: Kind, missing: Any = MISSING) -> Any:
+def said(kind: WordKind, missing: Any = MISSING) -> Any:
     """A field of a record: its kind, and what it is where the word is missing; without that, it must be there."""
     default = None if missing is MISSING or isinstance(missing, dict) else missing
     return dataclasses.field(default=default, metadata={"kind": kind, "missing": missing})

@@ -15,7 +15,7 @@ from headway.core.scheduling.capacity import FREE, Barred, Level, Shelf, find_se
 from headway.core.scheduling.fit import Need, Room
 from headway.core.scheduling.gang_repair import as_before
 from headway.core.scheduling.preemption import make_room, told_to
-from headway.core.scheduling.ranking import Key, Lane, Order, Rank
+from headway.core.scheduling.ranking import Key, Lane, Rank, Ranking
 from headway.core.scheduling.reservations import Leaving, Reservation, Reservations, reserve
 from headway.core.scheduling.shares import Counter, Short
 from headway.core.scheduling.view import View
@@ -74,7 +74,7 @@ class Trial:
         self.view = view
         self.asked = asked  # Stop when the turn is his: those before him are placed, he is not.
         self.now = now
-        self.order: Order = view.order(now)
+        self.order: Ranking = view.order(now)
         self.most = placements_most
         self.placements: list[Placement] = []
         self.preemptions: list[Preemption] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from headway.core.model import Job, JobId, NodeId, State
 from headway.core.scheduling.capacity import Level, level_of
 from headway.core.scheduling.fit import Need, Room
-from headway.core.scheduling.ranking import Order, service_level
+from headway.core.scheduling.ranking import Ranking, service_level
 from headway.core.scheduling.reservations import LOOK_MOST, look_at
 from headway.core.scheduling.shares import Counter, Held, amounts_of, counters_of
 from headway.core.scheduling.view import View
@@ -49,7 +49,7 @@ def lost_work(job: Job, now: float) -> float:
 
 
 def make_room(
-    view: View, order: Order, job: Job, need: Need, ending: Iterable[JobId] = (), kept: Iterable[NodeId] = ()
+    view: View, order: Ranking, job: Job, need: Need, ending: Iterable[JobId] = (), kept: Iterable[NodeId] = ()
 ) -> MadeRoom | None:
     """The cheapest way to start this job by ending others; None when there is none."""
     search = _Search(view, order, job, need, set(ending), frozenset(kept))
@@ -64,7 +64,7 @@ def make_room(
 
 class _Search:
     def __init__(
-        self, view: View, order: Order, job: Job, need: Need, ending: set[JobId], kept: frozenset[NodeId]
+        self, view: View, order: Ranking, job: Job, need: Need, ending: set[JobId], kept: frozenset[NodeId]
     ) -> None:
         self.view = view
         self.order = order

@@ -81,7 +81,7 @@ class Lane:
         return iter(self._keys[self._first :])
 
 
-class Order:
+class Ranking:
     """The rules by which lanes are ranked at one moment; what they rest on is looked up once per account."""
 
     def __init__(self, queues: dict[str, Queue], policy: Policy, shares: Shares, history: History, now: float) -> None:

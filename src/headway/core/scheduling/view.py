@@ -14,7 +14,7 @@ from headway.core.scheduling.capacity import Rooms
 from headway.core.scheduling.dependencies import Dependencies
 from headway.core.scheduling.fit import Need, Room, empty_room, need_of
 from headway.core.scheduling.gang_repair import Repair, repair_of
-from headway.core.scheduling.ranking import PLAIN_QUEUE, Key, Lane, LaneName, Order, Rank, key_of
+from headway.core.scheduling.ranking import PLAIN_QUEUE, Key, Lane, LaneName, Rank, Ranking, key_of
 from headway.core.scheduling.run_times import ENDLESS, History, Length, expected_end, length_of
 from headway.core.scheduling.shares import Counter, Held, Shares, Use, amounts_of, counters_of
 from headway.core.spec.scheduling import NO_WISHES
@@ -409,10 +409,10 @@ class View:
         policy = self.queue_of(job).policy or self.policy.name
         return key_of(job, self.policy, policy, name.length, self.service.get(job.id, 0.0))
 
-    def order(self, now: float) -> Order:
-        return Order(self.queues, self.policy, self.shares, self.history, now)
+    def order(self, now: float) -> Ranking:
+        return Ranking(self.queues, self.policy, self.shares, self.history, now)
 
-    def rank(self, job: Job, order: Order) -> Rank:
+    def rank(self, job: Job, order: Ranking) -> Rank:
         name = self.lane_name(job)
         return order.rank(name, self._key(job, name), job.submitted_at)
 

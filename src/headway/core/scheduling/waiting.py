@@ -10,7 +10,7 @@ from headway.core.scheduling.cheapest_change import cheapest_change
 from headway.core.scheduling.fit import Need
 from headway.core.scheduling.forecast import Forecast, Start, first_in_order, what_if
 from headway.core.scheduling.plan import Trial
-from headway.core.scheduling.ranking import Key, Lane, LaneName, Order, Rank
+from headway.core.scheduling.ranking import Key, Lane, LaneName, Rank, Ranking
 from headway.core.scheduling.reservations import reserve
 from headway.core.scheduling.run_times import ENDLESS
 from headway.core.scheduling.shares import Short, amounts_of, counters_of
@@ -54,7 +54,7 @@ def why_waiting(
     job: Job, view: View, now: float, ahead: int | None = None, forecast: Forecast | None = None
 ) -> Waiting:
     """Gather all evidence for one waiting job: also when it may start, and what would start it now."""
-    why = Why(view, now, forecast)
+    why = WaitingReason(view, now, forecast)
     found = why.of(job, ahead)
     if not concerns_room(job, view, found):
         return found
@@ -69,7 +69,7 @@ def why_all_waiting(
 
     `known` keeps the changes found so far; they hold while the view stays as it is.
     """
-    why = Why(view, now, forecast, known)
+    why = WaitingReason(view, now, forecast, known)
     found = {}
     for job in jobs:
         waiting = why.of(job)
@@ -104,7 +104,7 @@ def earliest_start(view: View, job: Job, now: float) -> Start | None:
     return Start(found.at, False, guessed) if found is not None else None
 
 
-class Why:
+class WaitingReason:
     """Answers about one view at one moment. Nodes are counted once for each need, lanes once for each rank."""
 
     def __init__(self, view: View, now: float, forecast: Forecast | None = None, known: Changes | None = None) -> None:
@@ -113,7 +113,7 @@ class Why:
         self.view = view
         self.now = now
         self.forecast = forecast
-        self.order: Order = view.order(now)
+        self.order: Ranking = view.order(now)
         self._counts: dict[Need, tuple[int, tuple[tuple[str, int], ...], bool]] = {}
         self._firsts: dict[int, Rank] = {}
 

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from headway.core.model import Job, JobId, NodeId, Phase, task_key
 from headway.core.scheduling.capacity import Shelf
-from headway.core.scheduling.ranking import Lane, LaneName, Order, Rank
+from headway.core.scheduling.ranking import Lane, LaneName, Rank, Ranking
 from headway.core.scheduling.view import View
 
 DEPTH_MOST = 32  # Behind one place.
@@ -61,7 +61,7 @@ def line_up(view: View, now: float, ahead_s: float, takes: Callable[[NodeId], bo
     return found
 
 
-def _depth(view: View, order: Order, lane: Lane, ahead_s: float) -> int:
+def _depth(view: View, order: Ranking, lane: Lane, ahead_s: float) -> int:
     """How many of a lane may wait behind one place: few enough that their work is short, by what is known of it."""
     need = lane.name.need
     if need.nodes != 1 or need.gpus or order.policy_of(lane.name.queue) == "las":
@@ -88,7 +88,7 @@ def _behind(view: View, firsts: Firsts, lane: Lane, depth: int, seats: list[Seat
 class Firsts:
     """Who goes first, of all who wait, on each kind of node."""
 
-    def __init__(self, view: View, order: Order) -> None:
+    def __init__(self, view: View, order: Ranking) -> None:
         self._view = view
         self._order = order
         self._by_shelf: dict[Shelf, list[tuple[Rank, LaneName]]] = {}

@@ -20,7 +20,7 @@ from headway.core.fields import text_bytes as _bytes
 from headway.core.fields import whole as _int
 from headway.core.model import Resources
 from headway.core.spec.program import KEYS as PROGRESS_KEYS
-from headway.core.spec.program import PLAIN, Progress, grace_of, read_progress, retries_of, show_progress
+from headway.core.spec.program import PLAIN, ProgramSpec, grace_of, read_progress, retries_of, show_progress
 from headway.core.spec.scheduling import KEYS as WISH_KEYS
 from headway.core.spec.scheduling import NO_WISHES, Wishes, read_wishes, show_wishes
 from headway.core.units import duration_s, size_bytes
@@ -60,7 +60,7 @@ class JobSpec:
     streams: str = "merged"  # or "split": stdout and stderr in two files.
     log_bytes_max: int = 256 * 2**20
     tags: tuple[tuple[str, str], ...] = ()
-    progress: Progress = PLAIN
+    progress: ProgramSpec = PLAIN
     wishes: Wishes = NO_WISHES
     launcher: str = "plain"  # Who starts the ranks: ourselves, torchrun or mpirun.
 

@@ -57,7 +57,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class CheckpointPolicy:
     """Which checkpoints are kept, from where, whose they are, and how a finished one is recognised."""
 
     keep_last: int = 3
@@ -70,7 +70,7 @@ class Keeping:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RetryPolicy:
     """What beside the number of retries says whether to try again."""
 
     on_exit_codes: tuple[int, ...] | None = None  # None: any.
@@ -108,7 +108,7 @@ class ResumeFrom:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProgramSpec:
     bundle: str = ""
     subdir: str = ""
     environment: Environment | None = None
@@ -116,10 +116,10 @@ class Progress:
     volumes: Pairs = ()
     params: tuple[tuple[str, Value], ...] = ()
     seed: int | None = None
-    checkpoint: Keeping = Keeping()
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
     outputs: tuple[str, ...] = ()
     signal: str = "SIGTERM"
-    again: Again = Again()
+    again: RetryPolicy = RetryPolicy()
     log_policies: tuple[LogPolicy, ...] = ()
     limits: Limits = Limits()
     resume_from: ResumeFrom | None = None
@@ -127,7 +127,7 @@ class Progress:
     stay_s: float = 0.0  # How long its place is kept for a look after it has failed.
 
 
-PLAIN = Progress()
+PLAIN = ProgramSpec()
 
 KEYS: dict[str, str] = {
     "bundle": "the digest of the uploaded code; without one, the job runs in place",
@@ -170,12 +170,12 @@ _RESUME = {"job": "", "step": ""}
 _ON_FAILURE = {"hold": ""}
 
 
-def read_progress(raw: Mapping[str, Any]) -> Progress:
+def read_progress(raw: Mapping[str, Any]) -> ProgramSpec:
     """The group of words in a raw description whose keys are checked already."""
     if not any(raw.get(key) is not None for key in KEYS):
         return PLAIN
     read = _Reader(raw)
-    return Progress(
+    return ProgramSpec(
         bundle=read("bundle", _digest, ""),
         subdir=read("subdir", inner_path, ""),
         environment=read("environment", _environment, None),
@@ -183,10 +183,10 @@ def read_progress(raw: Mapping[str, Any]) -> Progress:
         volumes=read("volumes", _volumes, ()),
         params=read("params", read_params, ()),
         seed=read("seed", lambda value, what: whole(value, what, 0, SEED_MAX), None),
-        checkpoint=read("checkpoint", _keeping, Keeping()),
+        checkpoint=read("checkpoint", _keeping, CheckpointPolicy()),
         outputs=read("outputs", _outputs, ()),
         signal=read("notice", _signal, "SIGTERM"),
-        again=read("retry", _again, Again()),
+        again=read("retry", _again, RetryPolicy()),
         log_policies=read("log_policies", _policies, ()),
         limits=read("limits", _limits, Limits()),
         resume_from=read("resume_from", _resume, None),
@@ -227,7 +227,7 @@ def grace_of(raw: Mapping[str, Any]) -> float:
     return next((each for each in (long_s, short_s) if each is not None), 30.0)
 
 
-def show_progress(progress: Progress, retries_max: int, grace_s: float) -> dict[str, Any]:
+def show_progress(progress: ProgramSpec, retries_max: int, grace_s: float) -> dict[str, Any]:
     """The words that read back into this. Those that were not given are left out."""
     if progress is PLAIN:
         return {}
@@ -235,7 +235,7 @@ def show_progress(progress: Progress, retries_max: int, grace_s: float) -> dict[
     return {key: shown for key, shown in _show_all(progress, retries_max, grace_s).items() if shown != default[key]}
 
 
-def _show_all(progress: Progress, retries_max: int, grace_s: float) -> dict[str, Any]:
+def _show_all(progress: ProgramSpec, retries_max: int, grace_s: float) -> dict[str, Any]:
     keeping, again, limits = progress.checkpoint, progress.again, progress.limits
     environment, resume = progress.environment, progress.resume_from
     best = {"metric": keeping.best_metric, "mode": keeping.best_mode} if keeping.best_metric else None
@@ -405,7 +405,7 @@ def read_params(raw: Any, what: str) -> tuple[tuple[str, Value], ...]:
     return tuple(raw.items())
 
 
-def _keeping(raw: Any, what: str) -> Keeping:
+def _keeping(raw: Any, what: str) -> CheckpointPolicy:
     check_keys(raw, _CHECKPOINT, what)
     best = raw.get("keep_best")
     metric, mode = "", "min"
@@ -416,7 +416,7 @@ def _keeping(raw: Any, what: str) -> Keeping:
     marker = raw.get("marker") or ""
     if marker and (not isinstance(marker, str) or "/" in marker or len(marker) > 200 or not marker.isprintable()):
         raise BadInput(f'{what}.marker: "{str(marker)[:80]}" is not the name of a file')
-    return Keeping(
+    return CheckpointPolicy(
         keep_last=whole(raw.get("keep_last", 3), f"{what}.keep_last", 1, 1_000_000),
         best_metric=metric,
         best_mode=mode,
@@ -447,7 +447,7 @@ def _signal(raw: Any, what: str) -> str:
     return one_of(raw.get("signal", "SIGTERM"), f"{what}.signal", SIGNALS)
 
 
-def _again(raw: Any, what: str) -> Again:
+def _again(raw: Any, what: str) -> RetryPolicy:
     check_keys(raw, _RETRY, what)
     codes = raw.get("on_exit_codes")
     if codes is not None:
@@ -459,7 +459,7 @@ def _again(raw: Any, what: str) -> Again:
         value = raw.get(key, default)
         return None if value is None and default is None else whole(value, f"{what}.{key}", 0, 1_000_000)
 
-    return Again(
+    return RetryPolicy(
         on_exit_codes=codes,
         platform_max=most("platform_max", PLATFORM_MAX),
         capacity_max=most("capacity_max", CAPACITY_MAX),

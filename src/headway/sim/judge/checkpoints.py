@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headway.core.model import Job, JobId, split_key
-from headway.sim.node.files import Directory, Held
+from headway.sim.node.files import Directory, HeldFile
 from headway.sim.node.habits import GROWING, NUMBERED, Habit
 from headway.store.protocol import Batch, Store
 
@@ -30,14 +30,14 @@ KEPT_WITHIN_S = 16.0  # After a save, where nothing comes between: what settles 
 
 
 @dataclass
-class Kept:
+class KeptCheckpoint:
     """What is noted beside a task's directory of what was stored last, in the words of
     headway_agent/files/task_files.py.
     """
 
     step: int
     how: str
-    files: dict[str, tuple[Signature, Held]]
+    files: dict[str, tuple[Signature, HeldFile]]
     report: Mapping[str, Any] | None = None
     storage: str = ""  # The mark of the place in which that is.
     habits: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Saved:
     newest: int = 0  # The newest that was really finished.
     late: bool = False  # It was saved on a notice.
     directory: Directory = field(default_factory=Directory)
-    kept: Kept | None = None
+    kept: KeptCheckpoint | None = None
     upsets: list[int] = field(default_factory=list)  # How often the machine was upset when each save began.
     begun_at: float = 0.0  # When the newest save began, and when one was finished last.
     finished_at: float = 0.0
@@ -72,7 +72,7 @@ class Checkpoints:
         self.promised: dict[JobId, dict[int, int]] = defaultdict(dict)  # By attempt: what the server says is kept.
         self.noticed: dict[tuple[JobId, int], tuple[float, int]] = {}  # When and what a lone task saved on notice.
         self.restores = 0
-        self.manifests: dict[str, tuple[Habit, Kept]] = {}  # By key: what really lies there.
+        self.manifests: dict[str, tuple[Habit, KeptCheckpoint]] = {}  # By key: what really lies there.
         self.progress: dict[tuple[JobId, int, int], int] = defaultdict(int)  # By task: the furthest committed save.
         self.reached: dict[JobId, dict[int, int]] = defaultdict(dict)  # Of lone tasks, by attempt: the furthest of all.
 
@@ -127,7 +127,7 @@ class Checkpoints:
             said = f"{task} ended ({end}) after it saved step {saved.newest}"
             self.simulation.oracle.breaks(split_key(task)[0], f"{said}, and {self._progress(saved)} was kept of it")
 
-    def stored(self, task: str, habit: Habit, key: str, kept: Kept) -> None:
+    def stored(self, task: str, habit: Habit, key: str, kept: KeptCheckpoint) -> None:
         """An agent has put a checkpoint into storage, and is about to tell of it."""
         self.manifests[key] = (habit, kept)
         job = split_key(task)[0]
@@ -216,7 +216,7 @@ class Checkpoints:
                 saved.directory.put(path, held, self.world.now)
             tree = saved.directory.tree()
             files = {path: (tree[path], held) for path, (_, held) in kept.files.items()}
-            saved.kept = Kept(step, kept.how, files, unit=kept.unit, usual=dict(kept.usual))
+            saved.kept = KeptCheckpoint(step, kept.how, files, unit=kept.unit, usual=dict(kept.usual))
         return saved
 
     def _newest(self, job: Job, attempt: int, step: int) -> None:

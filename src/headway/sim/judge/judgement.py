@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from headway.control.state.working_copy import Book, read_book
+from headway.control.state.working_copy import WorkingCopy, read_book
 from headway.core.job.causes import TABLE, Whose
 from headway.core.model import Cause, Job, JobId, Phase, State, task_key
 from headway.sim.judge.broken import Broken
@@ -18,7 +18,7 @@ from headway.store.protocol import JobFilter, LogRange
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
-    from headway.sim.workload import Plan
+    from headway.sim.workload import CodePlan
 
 
 def check_working_copy(simulation: Simulation) -> None:
@@ -45,11 +45,11 @@ def _filled(by_node: dict[str, dict[str, tuple[str, int]]]) -> dict[str, dict[st
     return {node: tasks for node, tasks in by_node.items() if tasks}
 
 
-def _waiting(book: Book) -> set[JobId]:
+def _waiting(book: WorkingCopy) -> set[JobId]:
     return set(book.view.queued) | set(book.view.backing_off)
 
 
-def _rooms(book: Book) -> dict[str, tuple[float, int, tuple[int, ...]]]:
+def _rooms(book: WorkingCopy) -> dict[str, tuple[float, int, tuple[int, ...]]]:
     return {name: (round(room.cpus, 6), room.memory_bytes, room.gpus) for name, room in book.view.rooms.items()}
 
 
@@ -65,7 +65,7 @@ def check_end(simulation: Simulation) -> None:
     _numbers(simulation)
 
 
-def _promises(simulation: Simulation, plan: Plan) -> None:
+def _promises(simulation: Simulation, plan: CodePlan) -> None:
     """An acknowledged submit is there until it is removed, and each key made one job at the most."""
     oracle, store = simulation.oracle, simulation.store
     made = [job.id for job in oracle.jobs.values() if job.spec.name == plan.name and job.retry_of is None]
@@ -143,7 +143,7 @@ def _budgets(simulation: Simulation, job: Job) -> None:
             raise Broken("safety", job.id, f"after attempt {attempt.number} of {job.id} {end}: {said}")
 
 
-def _failed(job: Job, plan: Plan, failures: int) -> None:
+def _failed(job: Job, plan: CodePlan, failures: int) -> None:
     assert job.cause is not None
     if job.cause is Cause.TIME_LIMIT:
         fair = plan.kind == "limited"

@@ -13,7 +13,7 @@ from headway.store.protocol import Lead
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
-    from headway.sim.server.server import Server
+    from headway.sim.server.server import SimServer
     from headway.sim.server.servers import Peer
 
 WATCH_EVERY_S = 1.0
@@ -49,7 +49,7 @@ class Leads:
         if peer.leading:
             self.leaderless_since = self.world.now
 
-    def wrote(self, by: Server, epoch: int | None) -> None:
+    def wrote(self, by: SimServer, epoch: int | None) -> None:
         """A write was taken. It must be of the one process that leads in the newest epoch."""
         if self.epoch and (epoch != self.epoch or self.owner[self.epoch] != by.process):
             owner = self.owner[self.epoch]

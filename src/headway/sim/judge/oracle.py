@@ -23,7 +23,7 @@ from headway.store.protocol import Batch, Committed, Store
 if TYPE_CHECKING:
     from headway.sim.node.machine import Process
     from headway.sim.run import Simulation
-    from headway.sim.server.server import Server
+    from headway.sim.server.server import SimServer
 
 FOREVER = float("inf")
 CLOCK_ERROR = 1.005  # A node's clock may be wrong by less than this; the server's one percent covers it.
@@ -82,7 +82,7 @@ class Oracle:
 
     # --- saves ---
 
-    def saved(self, batch: Batch, committed: Committed, store: Store, by: Server, epoch: int | None) -> None:
+    def saved(self, batch: Batch, committed: Committed, store: Store, by: SimServer, epoch: int | None) -> None:
         self.saves += 1
         self.leads.wrote(by, epoch)
         self.simulation.checkpoints.commits(batch, store)
@@ -112,7 +112,7 @@ class Oracle:
             for sentence in broken_on_nodes(store.unfinished(), nodes):
                 self.breaks("server", sentence)
 
-    def _was_silent(self, node: str, by: Server) -> None:
+    def _was_silent(self, node: str, by: SimServer) -> None:
         """Only a whole lease of silence, heard by a server that was listening, gives a node up."""
         if self.world.now < self.lease_until.get(node, 0.0):
             self.breaks(node, f"{node} was given up while it holds a lease")

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from headway.control.leader.election import NotLeader
 from headway.control.nodes.sync import StaleAgent
 from headway.core.errors import Unavailable
-from headway.sim.network import Call, NoAnswer
-from headway.sim.node.keeper import SOCKET_S, Keeper
-from headway.sim.node.uploader import Checkpointer
+from headway.sim.network import NoAnswer, SimCall
+from headway.sim.node.keeper import SOCKET_S, SimKeeper
+from headway.sim.node.uploader import SimUploader
 from headway.sim.server.storage import Piece, StorageBroken
 from headway_agent.decide import decide as agent
-from headway_agent.server_link.addresses import Addresses
+from headway_agent.server_link.addresses import ServerAddresses
 
 if TYPE_CHECKING:
     from headway.sim.node.machine import Machine
@@ -31,22 +31,22 @@ PATIENCE_S = 30.0  # Beyond the time for which the server may hold a call.
 PIECE_BYTES_MAX = 400
 
 
-class Agent:
+class SimAgent:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.simulation = machine.simulation
         self.world = machine.world
         # As the real one: a number that grows even where the disk with the last one is lost.
         self.epoch = machine.disk.agent_epoch = max(machine.disk.agent_epoch + 1, int(self.world.now))
-        self.state = agent.State(machine.name, self.simulation.pool.name, machine.boot_id, self.epoch)
-        self._servers = Addresses([peer.address for peer in self.simulation.peers])
-        self.keeper: Keeper | None = None
-        self._calls: dict[int, Call] = {}
+        self.state = agent.NodeState(machine.name, self.simulation.pool.name, machine.boot_id, self.epoch)
+        self._servers = ServerAddresses([peer.address for peer in self.simulation.peers])
+        self.keeper: SimKeeper | None = None
+        self._calls: dict[int, SimCall] = {}
         self._resting = False
         self._shipping = False
         self._packs = 0
         self.mark: str | None = None  # Of the storage that it puts things into, once it was told.
-        self.files = Checkpointer(self)
+        self.files = SimUploader(self)
         self._facts: deque[agent.Fact] = deque()
         self._deciding = False
         machine.after(self.world.between(0.05, 0.3), self._connect)
@@ -69,12 +69,12 @@ class Agent:
             self.keeper = self.machine.start_keeper()
             self.keeper.accept(self)
 
-    def lost_keeper(self, keeper: Keeper) -> None:
+    def lost_keeper(self, keeper: SimKeeper) -> None:
         if self.keeper is keeper:
             self.keeper = None
             self.machine.after(self.world.between(0.05, 1.0), self._connect)
 
-    def hear_keeper(self, keeper: Keeper, message: tuple[Any, ...]) -> None:
+    def hear_keeper(self, keeper: SimKeeper, message: tuple[Any, ...]) -> None:
         if not self.alive or self.keeper is not keeper:
             return
         if message[0] == "hello":

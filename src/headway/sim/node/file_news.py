@@ -25,14 +25,14 @@ MISSED = "missed"
 
 
 @dataclass(frozen=True)
-class Seen:
+class SimSeen:
     task: str
     what: str
     path: str = ""
 
 
 @dataclass(frozen=True)
-class Caught:
+class SimCaught:
     """A file that was closed after writing, and that nobody has open for writing."""
 
     task: str
@@ -51,7 +51,7 @@ def is_as_closed(signature: Signature, now: Signature, copy: Signature) -> bool:
     return now == signature and copy[0] in (signature[0], 0)
 
 
-def saw(known: Knowledge, seen: Seen, now: float) -> None:
+def saw(known: Knowledge, seen: SimSeen, now: float) -> None:
     if seen.what == MOVED:
         completeness.renamed(known, seen.path)
     elif seen.what in (WRITTEN, APPEARED, FOUND):
@@ -60,7 +60,7 @@ def saw(known: Knowledge, seen: Seen, now: float) -> None:
         completeness.closed_in_vain(known, seen.path, now)
 
 
-def caught(known: Knowledge, each: Caught, inside: tuple[str, int] | None) -> None:
+def caught(known: Knowledge, each: SimCaught, inside: tuple[str, int] | None) -> None:
     if each.verdict == completeness.CUT or each.doubtful:
         completeness.closed_in_vain(known, each.path, each.at_s)
         return

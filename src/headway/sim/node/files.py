@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BYTES = 1000  # Of each whole file: what is saved again and again has the same size each time.
 
 
-class Held(NamedTuple):
+class HeldFile(NamedTuple):
     """What a file really holds: a save of this step, and whether all of it."""
 
     step: int
@@ -29,7 +29,7 @@ class Held(NamedTuple):
 @dataclass
 class File:
     inode: int
-    held: Held
+    held: HeldFile
     size: int = 0
     changed_s: float = 0.0
     writer: Process | None = None
@@ -49,31 +49,31 @@ class Directory:
     def tree(self) -> dict[str, Signature]:
         return {path: file.signature for path, file in self.files.items()}
 
-    def put(self, path: str, held: Held, now: float) -> None:
+    def put(self, path: str, held: HeldFile, now: float) -> None:
         """A file that was there before anybody watched: from a restore."""
         self.inodes += 1
         self.files[path] = File(self.inodes, held, BYTES, now)
 
     def write(self, path: str, step: int, writer: Process, takes: Iterator[float], now: Now) -> Iterator[float]:
         """Write a file in place, bit by bit, and close it. Yields how long each bit takes."""
-        file = self._open(path, Held(step, False), writer, now())
+        file = self._open(path, HeldFile(step, False), writer, now())
         for pause_s in takes:
             yield pause_s
             file.size, file.changed_s = file.size + 1, now()
             self.tell(file_news.WRITTEN, path)
-        file.size, file.held = BYTES, Held(step, True)
+        file.size, file.held = BYTES, HeldFile(step, True)
         self._close(path, file)
 
     def grow(self, path: str, step: int, writer: Process, takes: Iterator[float], now: Now) -> Iterator[float]:
         """Append a record to a file that stays open."""
         file = self.files.get(path)
         if file is None or file.writer is not writer:
-            file = self._open(path, file.held if file else Held(0, True), writer, now(), anew=False)
+            file = self._open(path, file.held if file else HeldFile(0, True), writer, now(), anew=False)
         for pause_s in takes:
             yield pause_s
-            file.size, file.changed_s, file.held = file.size + BYTES // 10, now(), Held(file.held.step, False)
+            file.size, file.changed_s, file.held = file.size + BYTES // 10, now(), HeldFile(file.held.step, False)
             self.tell(file_news.WRITTEN, path)
-        file.held = Held(step, True)
+        file.held = HeldFile(step, True)
 
     def rename(self, draft: str, path: str) -> None:
         self.files[path] = self.files.pop(draft)
@@ -91,7 +91,7 @@ class Directory:
             if file.writer is writer:
                 self._close(path, file)
 
-    def _open(self, path: str, held: Held, writer: Process, now: float, anew: bool = True) -> File:
+    def _open(self, path: str, held: HeldFile, writer: Process, now: float, anew: bool = True) -> File:
         file = self.files.get(path)
         new = file is None
         if file is None:

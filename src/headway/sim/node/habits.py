@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from headway.sim.node.files import Directory, Held
+from headway.sim.node.files import Directory, HeldFile
 from headway_agent.checkpoints.step_names import step_in
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Habit:
         found = (step_in(path) for path in paths if not path.endswith(".tmp"))
         return {each.number for each in found if each is not None}
 
-    def loads(self, files: Mapping[str, Held]) -> tuple[int, str]:
+    def loads(self, files: Mapping[str, HeldFile]) -> tuple[int, str]:
         """The step from which a script would go on with these files, and why it could not: empty where it can."""
         for path, held in files.items():
             if not held.whole:

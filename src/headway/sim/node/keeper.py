@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from headway_agent.keeper import table
 
 if TYPE_CHECKING:
-    from headway.sim.node.agent import Agent
+    from headway.sim.node.agent import SimAgent
     from headway.sim.node.machine import Machine, Process
 
 SOCKET_S = 0.001  # Messages between agent and keeper take so long, and keep their order.
 
 
-class Keeper:
+class SimKeeper:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.disk = machine.disk
@@ -26,7 +26,7 @@ class Keeper:
         self.table = table.replay(self.disk.journal)
         machine.sweep()
         self.disk.journal = [table.to_line(record) for record in table.rewritten(self.table)]
-        self.agent: Agent | None = None
+        self.agent: SimAgent | None = None
         self._dead: list[tuple[int, int | None, int | None]] = []
         self._orphans: dict[int, Process] = {}
         self._records: list[Any] = []
@@ -43,12 +43,12 @@ class Keeper:
 
     # --- the agent ---
 
-    def accept(self, agent: Agent) -> None:
+    def accept(self, agent: SimAgent) -> None:
         self.agent = agent
         self._spawned, self._exits, self._over, self._failures = [], [], [], []
         self._tell("hello", self.table.listing())
 
-    def obey(self, agent: Agent, order: tuple[Any, ...]) -> None:
+    def obey(self, agent: SimAgent, order: tuple[Any, ...]) -> None:
         """An order arrives over the socket."""
         if not self.alive or self.agent is not agent:
             return
@@ -118,7 +118,7 @@ class Keeper:
         for record in records:
             self._record(record)
 
-    def _start(self, task: table.Task) -> None:
+    def _start(self, task: table.KeeperTask) -> None:
         self._record(self.table.begun(task, self.machine.world.now))
         for rank in task.ranks:
             script = self.machine.simulation.workload.script(task.key, rank.number)

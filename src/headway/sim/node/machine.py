@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from headway.core.model import Resources
 from headway.sim.judge.checkpoints import Saved
-from headway.sim.node.agent import Agent
+from headway.sim.node.agent import SimAgent
 from headway.sim.node.habits import Habit
-from headway.sim.node.keeper import Keeper
+from headway.sim.node.keeper import SimKeeper
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
@@ -87,8 +87,8 @@ class Machine:
         self.wall_offset_s = 0.0
         # A clock that is wrong by half a percent at most: the server's one percent must cover two of them.
         self.rate = 1.0 + self.world.between(-0.004, 0.004)
-        self.keeper: Keeper | None = None
-        self.agent: Agent | None = None
+        self.keeper: SimKeeper | None = None
+        self.agent: SimAgent | None = None
         self.processes: dict[int, Process] = {}
         self._pids = 0
 
@@ -133,11 +133,11 @@ class Machine:
     def start_agent(self) -> None:
         if self.up and self.agent is None:
             self.upset += 1
-            self.agent = Agent(self)
+            self.agent = SimAgent(self)
 
-    def start_keeper(self) -> Keeper:
+    def start_keeper(self) -> SimKeeper:
         if self.keeper is None:
-            self.keeper = Keeper(self)
+            self.keeper = SimKeeper(self)
         return self.keeper
 
     def die(self, disk_lost: bool) -> None:

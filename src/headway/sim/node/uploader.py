@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from headway.sim.judge.checkpoints import Kept, Saved
+from headway.sim.judge.checkpoints import KeptCheckpoint, Saved
 from headway.sim.node import file_news
-from headway.sim.node.file_news import Caught, Seen
-from headway.sim.node.files import File, Held
+from headway.sim.node.file_news import SimCaught, SimSeen
+from headway.sim.node.files import File, HeldFile
 from headway.sim.node.habits import SHARDS
 from headway.sim.server.storage import StorageBroken
 from headway_agent.checkpoints import completeness
@@ -24,7 +24,7 @@ from headway_agent.checkpoints.rounds import Closed
 from headway_agent.checkpoints.step_names import NamedStep, step_in
 
 if TYPE_CHECKING:
-    from headway.sim.node.agent import Agent
+    from headway.sim.node.agent import SimAgent
     from headway_agent.checkpoints.completeness import Signature
 
 GATHER_S = 0.05
@@ -37,7 +37,7 @@ WHOLE, CUT, UNKNOWN = completeness.WHOLE, completeness.CUT, completeness.UNKNOWN
 
 
 @dataclass
-class Charge:
+class SimTaskFiles:
     """What an agent knows of one task's files."""
 
     key: str
@@ -54,17 +54,17 @@ class Charge:
     look_at_s: float | None = None
 
 
-class Look(Inspector):
+class SimLook(Inspector):
     """What a look into a simulated file tells: whether it is whole, and its step, where its format is known."""
 
-    def __init__(self, charge: Charge) -> None:
+    def __init__(self, charge: SimTaskFiles) -> None:
         self.charge = charge
 
     def format(self, path: str) -> str:
         file = self.charge.saved.directory.files.get(path)
         return self.verdict(file.held) if file else CUT
 
-    def verdict(self, held: Held) -> str:
+    def verdict(self, held: HeldFile) -> str:
         if not self.charge.saved.habit.known:
             return UNKNOWN
         return WHOLE if held.whole else CUT
@@ -81,24 +81,24 @@ class Look(Inspector):
         return NamedStep("step", file.held.step) if self.charge.saved.habit.known and file else None
 
 
-class Checkpointer:
-    def __init__(self, of: Agent) -> None:
+class SimUploader:
+    def __init__(self, of: SimAgent) -> None:
         self.agent, self.machine = of, of.machine
         self.simulation = of.simulation
         self.chance = Random(f"{of.machine.world.seed} {of.machine.name} {of.machine.disk.agent_epoch}")
-        self._charges: dict[str, Charge] = {}
-        self._events: list[Seen] = []
-        self._told: list[Seen | Caught] = []  # What was heard while it stored.
+        self._charges: dict[str, SimTaskFiles] = {}
+        self._events: list[SimSeen] = []
+        self._told: list[SimSeen | SimCaught] = []  # What was heard while it stored.
         self._hearing = self._copying = False
         self._storing = False
         self._numbers = 0
         self._alive: dict[str, set[int]] = {}
 
-    def attend(self, key: str) -> Charge | None:
+    def attend(self, key: str) -> SimTaskFiles | None:
         """Take a task up, as its disk tells of it."""
         charge, saved = self._charges.get(key), self.machine.disk.saved.get(key)
         if charge is None and saved is not None:
-            charge = self._charges[key] = Charge(key, saved, Knowledge(completeness.SETTLE_S, saved.habit.marker))
+            charge = self._charges[key] = SimTaskFiles(key, saved, Knowledge(completeness.SETTLE_S, saved.habit.marker))
             charge.folders |= {path.rpartition("/")[0] for path in saved.directory.files}
             if saved.kept is not None:
                 tree = {path: each[0] for path, each in saved.kept.files.items()}
@@ -149,10 +149,10 @@ class Checkpointer:
         if charge is None or path.rpartition("/")[0] not in charge.folders:
             return
         if self.agent.world.happens(self.simulation.faults.events_lost):
-            self._events = [Seen(each, file_news.MISSED) for each in self._charges]
+            self._events = [SimSeen(each, file_news.MISSED) for each in self._charges]
             self.machine.upset += 1
         else:
-            self._events.append(Seen(key, what, path))
+            self._events.append(SimSeen(key, what, path))
         if not self._hearing:
             self._hearing = True
             self.machine.after(self._draw(HEARS_AFTER_S), self._turn)
@@ -173,7 +173,7 @@ class Checkpointer:
         else:
             self._tell(events, began)
 
-    def _watched(self, events: list[Seen]) -> list[Seen]:
+    def _watched(self, events: list[SimSeen]) -> list[SimSeen]:
         """With what lies in folders that are only watched from now on."""
         found = []
         for each in events:
@@ -182,15 +182,15 @@ class Checkpointer:
             if charge is not None and each.what == file_news.MADE:
                 charge.folders.add(each.path)
                 inside = [path for path in charge.saved.directory.files if path.startswith(each.path + "/")]
-                found += [Seen(each.task, file_news.FOUND, path) for path in inside]
+                found += [SimSeen(each.task, file_news.FOUND, path) for path in inside]
         return found
 
-    def _found(self, seen: Seen) -> tuple[Signature, Held, bool] | None:
+    def _found(self, seen: SimSeen) -> tuple[Signature, HeldFile, bool] | None:
         charge = self._charges.get(seen.task)
         file = charge.saved.directory.files.get(seen.path) if charge else None
         return (file.signature, file.held, file.writer is not None) if file else None
 
-    def _tell(self, events: list[Seen], began: Mapping[tuple[str, str], Any]) -> None:
+    def _tell(self, events: list[SimSeen], began: Mapping[tuple[str, str], Any]) -> None:
         if not self.agent.alive:
             return
         self._copying = False
@@ -209,7 +209,7 @@ class Checkpointer:
             charge = self._charges.get(each.task)
             if charge is None:
                 continue
-            if isinstance(each, Caught):
+            if isinstance(each, SimCaught):
                 file_news.caught(charge.knowledge, each, self._inside(charge, each))
             else:
                 rewrites = each.what in (file_news.WRITTEN, file_news.APPEARED, file_news.FOUND)
@@ -220,7 +220,7 @@ class Checkpointer:
                 file_news.saw(charge.knowledge, each, now)
             self._look_by(charge, now + GATHER_S)
 
-    def _inside(self, charge: Charge, caught: Caught) -> tuple[str, int] | None:
+    def _inside(self, charge: SimTaskFiles, caught: SimCaught) -> tuple[str, int] | None:
         if not charge.saved.habit.known or caught.path in charge.knowledge.kept or step_in(caught.path) is not None:
             return None
         file = charge.copies.get(caught.source) or charge.saved.directory.files.get(caught.path)
@@ -236,13 +236,15 @@ class Checkpointer:
             self._alive[task] = alive
         return ended
 
-    def _catch(self, seen: Seen, began: tuple[Signature, Held, bool] | None, ended: set[str]) -> Caught | None:
+    def _catch(
+        self, seen: SimSeen, began: tuple[Signature, HeldFile, bool] | None, ended: set[str]
+    ) -> SimCaught | None:
         charge = self._charges.get(seen.task)
         file = charge.saved.directory.files.get(seen.path) if charge else None
         if charge is None or file is None or began is None or completeness.is_half_written(seen.path):
             return None
         signature, held, written = began
-        verdict = Look(charge).verdict(held)
+        verdict = SimLook(charge).verdict(held)
         if written:
             return None
         source, of_source, how = "", (0, 0, 0), charge.put_by
@@ -252,18 +254,18 @@ class Checkpointer:
             return None
         doubtful = verdict == UNKNOWN and seen.task in ended
         alive = not doubtful and seen.task not in self.machine.disk.failures
-        return Caught(seen.task, seen.path, signature, self._now(), verdict, source, of_source, doubtful, alive)
+        return SimCaught(seen.task, seen.path, signature, self._now(), verdict, source, of_source, doubtful, alive)
 
-    def _put_by(self, charge: Charge, file: File, closed_as: Signature, how: str) -> tuple[str, Signature]:
+    def _put_by(self, charge: SimTaskFiles, file: File, closed_as: Signature, how: str) -> tuple[str, Signature]:
         """A copy of it. What was written meanwhile is in it too, and then it is of neither save."""
         self._numbers += 1
         source = f"copy-{self._numbers}"
-        held = file.held if file.signature == closed_as else Held(file.held.step, False)
+        held = file.held if file.signature == closed_as else HeldFile(file.held.step, False)
         copy = file if how == LINK else File(-self._numbers, held, file.size, file.changed_s)
         charge.copies[source] = copy
         return source, copy.signature
 
-    def _choose_how(self, charge: Charge) -> None:
+    def _choose_how(self, charge: SimTaskFiles) -> None:
         """As files/uploader.py's `_put_by` has it."""
         known = charge.knowledge
         if known.declares or known.marker:
@@ -275,12 +277,12 @@ class Checkpointer:
 
     # --- looking ---
 
-    def _look_by(self, charge: Charge, at_s: float | None) -> None:
+    def _look_by(self, charge: SimTaskFiles, at_s: float | None) -> None:
         if at_s is not None and (charge.look_at_s is None or at_s < charge.look_at_s):
             charge.look_at_s = at_s
             self.machine.after(max(0.0, at_s - self._now()) + 1e-6, self._look, charge, at_s)
 
-    def _look(self, charge: Charge, at_s: float) -> None:
+    def _look(self, charge: SimTaskFiles, at_s: float) -> None:
         if not self.agent.alive or charge.look_at_s != at_s or self._charges.get(charge.key) is not charge:
             return
         charge.look_at_s = None
@@ -295,11 +297,11 @@ class Checkpointer:
         if charge.unheard:
             charge.unheard = False
             written = {path for path, file in directory.files.items() if file.writer is not None}
-            file_news.examine(known, tree, now, bool(charge.end), Look(charge), written)
+            file_news.examine(known, tree, now, bool(charge.end), SimLook(charge), written)
         for path in () if charge.end else completeness.held_open(known, tree, now):
             self._copy_grown(charge, path)
         still_s = self._still_s(charge) if charge.end else {}
-        snapshot = completeness.look(known, tree, now, charge.end or completeness.ALIVE, still_s, Look(charge))
+        snapshot = completeness.look(known, tree, now, charge.end or completeness.ALIVE, still_s, SimLook(charge))
         if snapshot is None and charge.again:
             snapshot = self._kept_last(charge, tree)
             charge.again = snapshot is not None
@@ -309,37 +311,37 @@ class Checkpointer:
             self.agent.salvaged(charge.key, charge.end)
         self._go_on(charge)
 
-    def _go_on(self, charge: Charge) -> None:
+    def _go_on(self, charge: SimTaskFiles) -> None:
         if not self._storing:
             needed = completeness.sources_needed(charge.knowledge)
-            needed |= {each.source for each in self._told if isinstance(each, Caught)}
+            needed |= {each.source for each in self._told if isinstance(each, SimCaught)}
             charge.copies = {source: file for source, file in charge.copies.items() if source in needed}
         if not charge.end:
             self._choose_how(charge)
             self._look_by(charge, completeness.next_look_s(charge.knowledge))
 
-    def _read_declared(self, charge: Charge) -> None:
+    def _read_declared(self, charge: SimTaskFiles) -> None:
         for path, step, newest_ns in charge.saved.directory.declared[charge.read_to :]:
             completeness.declared(charge.knowledge, path, step, {}, newest_ns)
         charge.read_to = len(charge.saved.directory.declared)
 
-    def _still_s(self, charge: Charge) -> dict[str, float]:
+    def _still_s(self, charge: SimTaskFiles) -> dict[str, float]:
         failed_at = self.machine.disk.failures.get(charge.key)
         if failed_at is None:
             return {}
         return {path: failed_at - file.changed_s for path, file in charge.saved.directory.files.items()}
 
-    def _copy_grown(self, charge: Charge, path: str) -> None:
+    def _copy_grown(self, charge: SimTaskFiles, path: str) -> None:
         file = charge.saved.directory.files[path]
         self._look_by(charge, self._now() + OPEN_EVERY_S)
-        if Look(charge).verdict(file.held) != WHOLE or file.writer is None:
+        if SimLook(charge).verdict(file.held) != WHOLE or file.writer is None:
             return
         source, of_source = self._put_by(charge, file, file.signature, COPY)
         what = Closed(file.signature, self._now(), completeness.SETTLED, True, source, of_source)
         completeness.closed(charge.knowledge, path, what)
         completeness.left_open(charge.knowledge, path, self._now())
 
-    def _kept_last(self, charge: Charge, tree: Mapping[str, Signature]) -> Snapshot | None:
+    def _kept_last(self, charge: SimTaskFiles, tree: Mapping[str, Signature]) -> Snapshot | None:
         files, kept = {path: each[0] for path, each in charge.knowledge.kept.items()}, charge.saved.kept
         if kept is None or kept.report is None or any(tree.get(path) != each for path, each in files.items()):
             return None
@@ -347,16 +349,16 @@ class Checkpointer:
 
     # --- storing ---
 
-    def _store(self, charge: Charge, snapshot: Snapshot) -> None:
+    def _store(self, charge: SimTaskFiles, snapshot: Snapshot) -> None:
         self._storing = True
         read, found = self._read(charge, snapshot)
         takes_s = self.chance.uniform(0.02, 0.3) if self.simulation.nearby else self.chance.uniform(0.05, 2.0)
         self.machine.after(takes_s, self._stored, charge, snapshot, read, found, self.agent.mark)
 
-    def _read(self, charge: Charge, snapshot: Snapshot) -> tuple[dict[str, Held], dict[str, Signature]]:
+    def _read(self, charge: SimTaskFiles, snapshot: Snapshot) -> tuple[dict[str, HeldFile], dict[str, Signature]]:
         """What each file of a snapshot holds as it is read, and the signatures of those that are read in place."""
         cached = charge.saved.kept.files if charge.saved.kept else {}
-        read: dict[str, Held] = {}
+        read: dict[str, HeldFile] = {}
         found: dict[str, Signature] = {}
         for path, signature in snapshot.files.items():
             file, source = charge.saved.directory.files.get(path), snapshot.sources.get(path)
@@ -374,9 +376,9 @@ class Checkpointer:
 
     def _stored(
         self,
-        charge: Charge,
+        charge: SimTaskFiles,
         snapshot: Snapshot,
-        read: dict[str, Held],
+        read: dict[str, HeldFile],
         found: dict[str, Signature],
         mark: str,
     ) -> None:
@@ -389,9 +391,9 @@ class Checkpointer:
 
     def _put(
         self,
-        charge: Charge,
+        charge: SimTaskFiles,
         snapshot: Snapshot,
-        read: dict[str, Held],
+        read: dict[str, HeldFile],
         found: dict[str, Signature],
         mark: str,
     ) -> None:
@@ -414,13 +416,13 @@ class Checkpointer:
             self._look_by(charge, self._now())
         self._go_on(charge)
 
-    def _is_as_it_was(self, charge: Charge, path: str, closed: Closed) -> bool:
+    def _is_as_it_was(self, charge: SimTaskFiles, path: str, closed: Closed) -> bool:
         if closed.source:
             return charge.copies[closed.source].signature == closed.source_signature
         file = charge.saved.directory.files.get(path)
         return file is not None and file.signature == closed.signature
 
-    def _keep(self, charge: Charge, snapshot: Snapshot, read: dict[str, Held], key: str, mark: str) -> None:
+    def _keep(self, charge: SimTaskFiles, snapshot: Snapshot, read: dict[str, HeldFile], key: str, mark: str) -> None:
         known, saved = charge.knowledge, charge.saved
         completeness.kept(known, snapshot)
         charge.again = False
@@ -428,19 +430,19 @@ class Checkpointer:
         report |= {"unit": snapshot.unit} | ({"late": True} if saved.late else {})
         files = {path: (snapshot.files[path], held) for path, held in read.items()}
         more = (sorted(known.habits), known.steps.unit, dict(known.rounds.usual))
-        saved.kept = Kept(snapshot.step, snapshot.how, files, report, mark, *more)
+        saved.kept = KeptCheckpoint(snapshot.step, snapshot.how, files, report, mark, *more)
         self.simulation.checkpoints.stored(charge.key, saved.habit, key, saved.kept)
         self.agent.stored(charge.key, report, mark)
 
 
-def _in_order(seen: Sequence[Seen], catch: Callable[[Seen], Caught | None]) -> list[Seen | Caught]:
+def _in_order(seen: Sequence[SimSeen], catch: Callable[[SimSeen], SimCaught | None]) -> list[SimSeen | SimCaught]:
     """What to tell, in the order in which it happened; of a thousand writes to one file the first, and its last close.
 
     A close is caught while the file is as it was closed; one that comes too late to be of use is told as it is.
     """
     last = {(each.task, each.path): number for number, each in enumerate(seen)}
-    told: list[Seen | Caught] = []
-    written: set[Seen] = set()
+    told: list[SimSeen | SimCaught] = []
+    written: set[SimSeen] = set()
     for number, each in enumerate(seen):
         newest = last[each.task, each.path] == number
         caught = catch(each) if newest and each.what in (file_news.CLOSED, file_news.FOUND) else None
@@ -453,5 +455,5 @@ def _in_order(seen: Sequence[Seen], catch: Callable[[Seen], Caught | None]) -> l
         if each.what == file_news.WRITTEN:
             written.add(each)
         elif each.what == file_news.CLOSED:
-            written.discard(Seen(each.task, file_news.WRITTEN, each.path))
+            written.discard(SimSeen(each.task, file_news.WRITTEN, each.path))
     return told

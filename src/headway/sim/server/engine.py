@@ -14,10 +14,10 @@ from headway.engines.protocol import Sight, Sighting, Sightings
 if TYPE_CHECKING:
     from headway.control.leader.cycle import Cycle
     from headway.sim.run import Simulation
-    from headway.sim.server.server import Server
+    from headway.sim.server.server import SimServer
 
 
-class Engine:
+class SimEngine:
     def __init__(self, simulation: Simulation, proves_death: bool) -> None:
         self.simulation = simulation
         self.world = simulation.world
@@ -43,14 +43,14 @@ class Engine:
             if server.cycle is not None and not server.asleep:
                 self._look(server, server.cycle)
 
-    def _look(self, server: Server, cycle: Cycle) -> None:
+    def _look(self, server: SimServer, cycle: Cycle) -> None:
         before = dict(cycle.book.nodes)
         saw = Saw(self.simulation.pool, self.sightings(), before)
         late = self.world.happens(self.simulation.faults.engine_late)
         delay_s = self.world.between(5.0, 60.0) if late else self.world.between(0.01, 0.2)
         self.world.after(delay_s, self._tell, server, cycle, saw)
 
-    def _tell(self, server: Server, cycle: Cycle, saw: Saw) -> None:
+    def _tell(self, server: SimServer, cycle: Cycle, saw: Saw) -> None:
         # The performer lives in the server's process: a look dies with it.
         if server.cycle is cycle:
             server.do(saw, self._carry_out, _ignore)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from headway.control.leader.cycle import Cycle
     from headway.sim.node.machine import Machine
     from headway.sim.run import Simulation
-    from headway.sim.server.server import Server
+    from headway.sim.server.server import SimServer
 
 SHAPE = Resources(4.0, 16 * 2**30, 0)
 LOOK_AT_ALLOCATIONS_S = 7.0
 
 
 @dataclass
-class Allocation:
+class SimAllocation:
     nodes: tuple[str, ...]
     up: bool = False
     machines: list[Machine] = field(default_factory=list)
@@ -38,7 +38,7 @@ class OrderedEngine:
         self.simulation = simulation
         self.world = simulation.world
         chance = self.world.chance
-        self.allocations: dict[str, Allocation] = {}
+        self.allocations: dict[str, SimAllocation] = {}
         self.never, self.fails = chance.choice((0.0, 0.1, 0.3)), chance.choice((0.0, 0.2, 0.4))
         self.ends_per_look, self.lives_on = chance.choice((0.0, 0.02, 0.1)), chance.choice((0.0, 0.5))
         self.world.after(self.world.between(0.0, 2.0), self._round)
@@ -55,7 +55,7 @@ class OrderedEngine:
                 "safety", "server", f"{taken} nodes are ordered, and {order.id} asks for {len(order.nodes)} more"
             )
         self.world.tell("server", f"ordered {order.id} with {len(order.nodes)} nodes")
-        self.allocations[order.id] = Allocation(order.nodes)
+        self.allocations[order.id] = SimAllocation(order.nodes)
         if self.calm or not self.world.happens(self.never):
             self.world.after(self.world.between(0.5, 60.0), self._fill, order.id)
 
@@ -121,17 +121,17 @@ class OrderedEngine:
             if server.cycle is not None and not server.asleep:
                 self._look(server, server.cycle)
 
-    def _look(self, server: Server, cycle: Cycle) -> None:
+    def _look(self, server: SimServer, cycle: Cycle) -> None:
         saw = SawOrders(self.simulation.pool, self.sightings(), dict(cycle.book.nodes))
         late = self.world.happens(self.simulation.faults.engine_late)
         delay_s = self.world.between(1.0, 4.0) if late else self.world.between(0.01, 0.2)
         self.world.after(delay_s, self._tell, server, cycle, saw)
 
-    def _tell(self, server: Server, cycle: Cycle, saw: SawOrders) -> None:
+    def _tell(self, server: SimServer, cycle: Cycle, saw: SawOrders) -> None:
         if server.cycle is cycle:
             server.do(saw, lambda asks: self._carry_out(server, cycle, asks), _ignore)
 
-    def _carry_out(self, server: Server, cycle: Cycle, asks: list[Order | Release]) -> None:
+    def _carry_out(self, server: SimServer, cycle: Cycle, asks: list[Order | Release]) -> None:
         """The calls, each before the next look: the real performer works in turn, too. Some are lost."""
         for ask in asks:
             if self.world.happens(self.simulation.faults.lost):
@@ -143,11 +143,11 @@ class OrderedEngine:
                 self.release(ask.nodes)
                 self._answer(server, cycle, GivenBack(ask.nodes))
 
-    def _answer(self, server: Server, cycle: Cycle, command: Ordered | GivenBack) -> None:
+    def _answer(self, server: SimServer, cycle: Cycle, command: Ordered | GivenBack) -> None:
         if server.cycle is cycle:
             self.world.after(0.01, self._do, server, cycle, command)
 
-    def _do(self, server: Server, cycle: Cycle, command: Ordered | GivenBack) -> None:
+    def _do(self, server: SimServer, cycle: Cycle, command: Ordered | GivenBack) -> None:
         if server.cycle is cycle:
             server.do(command, _ignore, _ignore)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headway.control.leader.clock import SteadyClock
-from headway.control.leader.cycle import Ask, Cycle
+from headway.control.leader.cycle import Cycle, PendingCommand
 from headway.control.state.transaction import Command
 from headway.core.errors import HeadwayError, Unavailable, Unfinished
 from headway.core.model import JobId
@@ -39,7 +39,7 @@ class SimStore(MemoryStore):
         self.simulation = simulation
         self.full = False
 
-    def commit(self, batch: Batch, epoch: int | None = None, by: Server | None = None) -> Committed:
+    def commit(self, batch: Batch, epoch: int | None = None, by: SimServer | None = None) -> Committed:
         world, faults = self.simulation.world, self.simulation.faults
         if world.happens(faults.crash_before_commit):
             raise Crashed("before a commit")
@@ -52,7 +52,7 @@ class SimStore(MemoryStore):
         return committed
 
 
-class Server:
+class SimServer:
     def __init__(self, simulation: Simulation, wall_offset_s: float = WALL_0) -> None:
         self.simulation = simulation
         self.world = simulation.world
@@ -66,7 +66,7 @@ class Server:
         # In the server's monotonic seconds, which stand still while its machine sleeps:
         self.heard_at: dict[str, float] = {}  # When a call of a node last reached it while it was awake.
         self.listening_since = 0.0
-        self._inbox: list[Ask | Callable[[], Ask]] = []
+        self._inbox: list[PendingCommand | Callable[[], PendingCommand]] = []
         self._turn_due = False
         self.start()
 
@@ -153,14 +153,14 @@ class Server:
     def mono(self) -> float:
         return self.world.now - self.mono_lag_s
 
-    def leader(self) -> Server | None:
+    def leader(self) -> SimServer | None:
         """Who leads the store, of all who may think so."""
         return self if self.cycle is not None else None
 
-    def at(self, url: str) -> Server:
+    def at(self, url: str) -> SimServer:
         return self
 
-    def a_server(self) -> Server:
+    def a_server(self) -> SimServer:
         """One to which something happens."""
         return self
 
@@ -179,7 +179,7 @@ class Server:
         if self.cycle is None:
             fail(Unavailable("connection refused"))
             return
-        self._put(Ask(command, self._touch(answer), self._complain(fail)))
+        self._put(PendingCommand(command, self._touch(answer), self._complain(fail)))
 
     def sync(self, body: dict[str, Any], answer: Answer, fail: Fail) -> None:
         """An agent's call arrives."""
@@ -188,7 +188,7 @@ class Server:
             return
         cycle = self.cycle
 
-        def begin() -> Ask:
+        def begin() -> PendingCommand:
             self.heard_at[str(body["node"])] = self.mono()
             sync = cycle.heard(read_sync(body), self.mono())
 
@@ -198,7 +198,7 @@ class Server:
                 except HeadwayError as error:
                     fail(error)
 
-            return Ask(sync, done, self._complain(fail))
+            return PendingCommand(sync, done, self._complain(fail))
 
         self._put(begin)
 
@@ -222,7 +222,7 @@ class Server:
 
         return complain
 
-    def _put(self, item: Ask | Callable[[], Ask]) -> None:
+    def _put(self, item: PendingCommand | Callable[[], PendingCommand]) -> None:
         self._inbox.append(item)
         self._turn_soon()
 
@@ -250,18 +250,20 @@ class Server:
             return
         try:
             asks = self._drain()  # First hear who has called, then look who is silent: as the control thread does.
-            asks += [Ask(each, _ignore, self._complain(_ignore)) for each in cycle.tick(self.now(), self.mono())]
+            asks += [
+                PendingCommand(each, _ignore, self._complain(_ignore)) for each in cycle.tick(self.now(), self.mono())
+            ]
             self._work(cycle, asks)
         except Crashed as crash:
             self.crash(str(crash))
             return
         self.world.after(self.simulation.settings.tick_every_s, self._tick, cycle)
 
-    def _drain(self) -> list[Ask]:
+    def _drain(self) -> list[PendingCommand]:
         inbox, self._inbox = self._inbox, []
-        return [item if isinstance(item, Ask) else item() for item in inbox]
+        return [item if isinstance(item, PendingCommand) else item() for item in inbox]
 
-    def _work(self, cycle: Cycle, asks: list[Ask]) -> None:
+    def _work(self, cycle: Cycle, asks: list[PendingCommand]) -> None:
         if (asks or cycle.plan_due) and cycle.turn(asks, self.now(), self.mono()):
             self._turn_soon()
 

@@ -16,7 +16,7 @@ from headway.control.state.transaction import Command
 from headway.core.errors import Unavailable
 from headway.core.model import JobId
 from headway.sim.network import Answer, Fail
-from headway.sim.server.server import RESTART_S, WALL_0, Crashed, Server
+from headway.sim.server.server import RESTART_S, WALL_0, Crashed, SimServer
 from headway.store.protocol import Batch, Committed, Lead, LeaderLost, ServerSeen, Store
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Telling:
         return lambda what, **more: self._peer.tell(f"{what} {more}")
 
 
-class Term:
+class SimTerm:
     """A simulated server's time as a leader."""
 
     def __init__(self, peer: Peer, cycle: Cycle) -> None:
@@ -93,7 +93,7 @@ class Term:
         self._peer.end_term(self._cycle)
 
 
-class Peer(Server):
+class Peer(SimServer):
     """One of several servers."""
 
     def __init__(self, simulation: Simulation, number: int) -> None:
@@ -206,7 +206,7 @@ class Peer(Server):
         except Crashed as crash:
             self.crash(str(crash))
 
-    def _begin(self, change: Change) -> Term:
+    def _begin(self, change: Change) -> SimTerm:
         """As wiring.py does it."""
         epoch = change.lead.epoch
         try:
@@ -222,7 +222,7 @@ class Peer(Server):
             raise error
         cycle.servers = lambda: leadership.addresses
         self.tell(f"leads in epoch {epoch}")
-        return Term(self, cycle)
+        return SimTerm(self, cycle)
 
     def _changed(self) -> None:
         assert self._leadership is not None
@@ -318,14 +318,14 @@ class Several:
         self.ids += 1
         return f"j{self.ids}"
 
-    def leader(self) -> Server | None:
+    def leader(self) -> SimServer | None:
         epoch = self.simulation.oracle.leads.epoch
         return next((peer for peer in self.peers if peer.cycle is not None and peer.cycle.epoch == epoch), None)
 
-    def at(self, url: str) -> Server:
+    def at(self, url: str) -> SimServer:
         return self.simulation.peer_at(url)
 
-    def a_server(self) -> Server:
+    def a_server(self) -> SimServer:
         """Rather the leader than another: that is where it hurts."""
         leader = self.leader()
         return leader if leader is not None and self.world.happens(0.6) else self.world.chance.choice(self.peers)

@@ -14,7 +14,7 @@ from headway.core.files.checkpoints import SET_ASIDE, Checkpoint
 from headway.core.job.events import Event
 from headway.core.model import Attempt, Phase
 from headway.store.conformance.specimens import a_job, change, ended, placed, save, with_tasks
-from headway.store.protocol import Artifact, Batch, Bundle, Files, Forget, LeaderLost, Store, Use
+from headway.store.protocol import Artifact, Batch, Bundle, Files, Forget, LeaderLost, SharesUsed, Store
 
 
 def a_checkpoint(step: int, job: str = "j1", attempt: int = 1, task: int = 0, **fields: Any) -> Checkpoint:
@@ -94,7 +94,7 @@ class FileConformance:
 
     def test_a_new_job_may_begin_from_anothers_checkpoint_and_a_started_one_may_not(self, store: Store) -> None:
         taken = a_checkpoint(5, "j2", 0, key="jobs/j1/3/checkpoints/5-0.json")
-        uses = [Use("j2", "origin", "j1")]
+        uses = [SharesUsed("j2", "origin", "j1")]
         store.commit(Batch(jobs=[change(a_job("j2"))], files=Files(checkpoints=[taken], uses=uses)))
         assert store.checkpoints("j2") == [taken]
         assert store.checkpoints_under("jobs/j1/") == [taken]
@@ -133,7 +133,7 @@ class FileConformance:
         assert store.bundle("b1") == a_bundle("b1", 20.0)
         assert store.bundles() == [a_bundle("b1", 20.0), a_bundle("b2")]
         job = ended(a_job())
-        uses = [Use("j1", "bundle", "b1"), Use("j1", "bundle", "b1"), Use("no", "bundle", "b2")]
+        uses = [SharesUsed("j1", "bundle", "b1"), SharesUsed("j1", "bundle", "b1"), SharesUsed("no", "bundle", "b2")]
         store.commit(Batch(jobs=[change(a_job()), change(job)], files=Files(uses=uses)))
         assert store.users("bundle", "b1") == ["j1"]
         assert store.bundles(unused_since=100.0) == [a_bundle("b2")]

@@ -15,7 +15,7 @@ import pytest
 
 from headway.core.job.events import Event
 from headway.core.model import Attempt, Cause, Losses, Node, Outcome, Phase, Resources, Retries, State, Task
-from headway.core.spec.program import Again, Environment, Input, Limits, LogPolicy, Progress, ResumeFrom
+from headway.core.spec.program import Environment, Input, Limits, LogPolicy, ProgramSpec, ResumeFrom, RetryPolicy
 from headway.store.conformance.accounts import AccountConformance
 from headway.store.conformance.files import FileConformance
 from headway.store.conformance.setup import SetupConformance
@@ -31,12 +31,12 @@ from headway.store.protocol import (
     SubmitKey,
 )
 
-PROGRESS = Progress(
+PROGRESS = ProgramSpec(
     bundle="b" * 64,
     environment=Environment("uv-lock", "uv.lock"),
     inputs=(Input("data", "/data"),),
     params=(("lr", 0.1), ("amp", True), ("name", "x")),
-    again=Again((75,)),
+    again=RetryPolicy((75,)),
     log_policies=(LogPolicy("ECC", "bad gpu"),),
     limits=Limits(pending_s=60.0),
     resume_from=ResumeFrom("j0", 7),

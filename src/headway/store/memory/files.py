@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headway.core.files.checkpoints import Checkpoint
 from headway.core.model import Job, JobId, Phase
-from headway.store.protocol import Artifact, Bundle, Files, Use
+from headway.store.protocol import Artifact, Bundle, Files, SharesUsed
 
 TaskRef = tuple[JobId, int, int]
 FENCED = frozenset({Phase.LOST, Phase.RELEASED})
@@ -23,7 +23,7 @@ class MemoryFiles:
         self._checkpoints: dict[JobId, dict[tuple[int, int, int], Checkpoint]] = {}
         self._artifacts: dict[JobId, dict[tuple[int, int, str], Artifact]] = {}
         self._bundles: dict[str, Bundle] = {}
-        self._uses: dict[JobId, dict[Use, None]] = {}
+        self._uses: dict[JobId, dict[SharesUsed, None]] = {}
 
     # --- writing, under the lock ---
     def _open_tasks(self, files: Files) -> set[TaskRef]:
@@ -101,7 +101,7 @@ class MemoryFiles:
             used = {use.name for uses in self._uses.values() for use in uses if use.kind == "bundle"}
             return [each for each in found if each.last_used_at < unused_since and each.digest not in used]
 
-    def uses(self, job: JobId) -> list[Use]:
+    def uses(self, job: JobId) -> list[SharesUsed]:
         with self._lock:
             return sorted(self._uses.get(job, ()), key=lambda use: (use.kind, use.name))
 

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from headway.core.files.checkpoints import Checkpoint
 from headway.core.model import JobId, Phase
-from headway.store.protocol import Artifact, Bundle, Files, Use
+from headway.store.protocol import Artifact, Bundle, Files, SharesUsed
 from headway.store.sql import rows, schema
 from headway.store.sql.rows import Row
 from headway.store.sql.statements import CHUNK, Statements
@@ -140,11 +140,11 @@ class FileReads:
         with self._reading() as connection:
             return [rows.read_bundle(row) for row in connection.execute(query)]
 
-    def uses(self, job: JobId) -> list[Use]:
+    def uses(self, job: JobId) -> list[SharesUsed]:
         uses = schema.uses.c
         query = sa.select(uses.kind, uses.name).where(uses.job == seq_of(job)).order_by(uses.kind, uses.name)
         with self._reading() as connection:
-            return [Use(job, kind, name) for kind, name in connection.execute(query)]
+            return [SharesUsed(job, kind, name) for kind, name in connection.execute(query)]
 
     def users(self, kind: str, name: str) -> list[JobId]:
         jobs, uses = schema.jobs.c, schema.uses.c

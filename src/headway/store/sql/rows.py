@@ -30,7 +30,7 @@ from headway.core.model import (
     Task,
 )
 from headway.core.spec.job import JobSpec
-from headway.core.spec.program import PLAIN, Progress
+from headway.core.spec.program import PLAIN, ProgramSpec
 from headway.core.spec.scheduling import NO_WISHES, Wishes
 from headway.store.protocol import Artifact, Bundle, LogRange, SubmitKey
 
@@ -47,7 +47,7 @@ def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
 
 
-_PLAIN: dict[Any, Any] = {Progress: PLAIN, Wishes: NO_WISHES}
+_PLAIN: dict[Any, Any] = {ProgramSpec: PLAIN, Wishes: NO_WISHES}
 """Groups of words that most jobs leave out: nothing is kept of them then."""
 
 
