@@ -25,7 +25,7 @@ from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Batch, Committed, LeaderLost
 from tests.builders import a_spec
 from tests.control.leading import Leader
-from tests.control.test_progress import Played
+from tests.control.nodes.test_file_reports import Played
 
 ME = {"protocol": 1, "node": "n1", "pool": "local", "boot_id": "b", "agent_epoch": 1, "wait_s": 0}
 FACTS = {"cpus": 8, "memory_bytes": 2**40}

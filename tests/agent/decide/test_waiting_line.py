@@ -10,7 +10,7 @@ from headway_agent.decide import decide as agent
 from headway_agent.decide import waiting_line
 from headway_agent.decide.decide import Exit, Go, Held, Hold, KeeperListed, Kept, NodeState, RankExited, Stop, TaskOver
 from headway_agent.decide.state import ENDED, GOING, HOLDING, LINED, OVER, REFUSED, NodeTask
-from tests.agent.test_decide import a_duty, a_state, exchange, reported
+from tests.agent.decide.test_decide import a_duty, a_state, exchange, reported
 
 A, B, C = "a/1/0", "b/1/0", "c/1/0"
 

@@ -28,15 +28,15 @@ from headway_agent.decide.decide import (
     TaskOver,
 )
 from headway_agent.objects.folder import ID, Folder, StoreFailed, is_copy
-from tests.agent import test_progress
-from tests.agent.test_progress import T, exchange
+from tests.agent.decide import test_unconfirmed_files
+from tests.agent.decide.test_unconfirmed_files import T, exchange
 
 OLD, NEW = {"mark": "aaa.1"}, {"mark": "aaa.2", "dir": "/srv/two", "copy": "17"}
 
 
 def a_going() -> NodeState:
     """A task that goes, on a node that knows the first place."""
-    state = test_progress.a_going()
+    state = test_unconfirmed_files.a_going()
     exchange(state, storage=OLD)
     return state
 
@@ -126,7 +126,7 @@ def test_a_salvage_that_ended_in_the_old_place_is_made_again() -> None:
 
 
 def test_what_could_not_be_had_from_the_old_place_is_looked_for_in_the_new_one() -> None:
-    state = test_progress.a_task(resume={"key": "k", "step": 5})
+    state = test_unconfirmed_files.a_task(resume={"key": "k", "step": 5})
     exchange(state, storage=OLD)
     agent.decide(state, Preparing(T), 1.0)
     agent.decide(state, CheckpointBad(T, "k", "it is missing"), 1.0)
@@ -148,7 +148,7 @@ def test_what_an_agent_before_has_kept_is_told_only_where_it_is() -> None:
 
 
 def test_a_server_that_knows_no_marks_is_told_everything() -> None:
-    state = test_progress.a_going()
+    state = test_unconfirmed_files.a_going()
     assert state.storage == ""
     shipped(state, 0, 5, "")
     assert len(exchange(state)[0]["logs"]) == 1

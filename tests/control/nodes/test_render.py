@@ -21,7 +21,7 @@ from headway.engines.slurm_script import BEGIN
 from headway.engines.ssh import SshEngine
 from headway.settings import Settings, home_from
 
-GOLDEN = Path(__file__).parent / "golden" / "slurm-order.txt"
+GOLDEN = Path(__file__).parents[1] / "golden" / "slurm-order.txt"
 OPTIONS = {
     "partition": "gpu", "account": "vision", "qos": "normal", "constraint": "a100&nvlink", "time": "8h", "notice": "5m",
     "grace": "30s", "requeue": "yes", "sbatch": "--exclude=bad1", "python": "/opt/python 3/bin/python3",

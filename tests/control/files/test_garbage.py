@@ -18,7 +18,7 @@ from headway.core.errors import Conflict
 from headway.core.spec.bundle import Manifest, read_manifest
 from headway.core.spec.job import read_spec
 from headway.storage.folder import FolderStorage
-from tests.control.test_progress import Played
+from tests.control.nodes.test_file_reports import Played
 
 
 class Place(Played):

@@ -89,8 +89,8 @@ def test_an_error_is_one_line_with_an_id_and_no_variables(log: io.StringIO) -> N
         except LookupError:
             tell()
         (line,) = log.getvalue().splitlines()
-        assert f"LookupError: nothing for {len(PERSONAL)} letters at test_saying.py:" in line
-        assert " fail < test_saying.py:" in line, line
+        assert f"LookupError: nothing for {len(PERSONAL)} letters at test_safe_log.py:" in line
+        assert " fail < test_safe_log.py:" in line, line
         assert "id=" in line
         assert PERSONAL[3:] not in line
 
@@ -120,5 +120,5 @@ def test_a_chain_of_errors_names_what_came_before() -> None:
             raise ValueError("no answer") from error
     except ValueError as error:
         told = one_line(error)
-    assert told.startswith("ValueError: no answer at test_saying.py:")
+    assert told.startswith("ValueError: no answer at test_safe_log.py:")
     assert told.endswith("; after LookupError: nothing for 1 letters")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.cli.screen.terminal_filter import Tame
-from tests.cli.test_terminal import on_terminal
+from tests.cli.screen.test_visit import on_terminal
 from tests.client.fake_server import FakeServer
 
 ALLOWED = re.compile(r"\x1b\[[0-9;:]*m|\x1b\[[0-2]?K|[\t\n\r\b]|[^\x00-\x1f\x7f-\x9f]")

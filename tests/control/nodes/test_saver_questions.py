@@ -10,7 +10,7 @@ from headway.control.jobs.derive import Preempt
 from headway.control.views.files import progress_of, show_checkpoints
 from headway.core.errors import BadInput
 from headway.core.model import State
-from tests.control.test_progress import Played
+from tests.control.nodes.test_file_reports import Played
 
 
 class Gang(Played):

@@ -13,7 +13,7 @@ from headway.core.job.signals import Claimed, NodeLost, Placed, Progressed, Sign
 from headway.core.model import Cause, Job, Outcome, State
 from headway.core.scheduling.scheduler import Waiting
 from tests.builders import BROKEN, NOW, seats
-from tests.core.test_trying_again import a_wish
+from tests.core.job.test_trying_again import a_wish
 
 SOON = 1.0
 
