@@ -10,6 +10,8 @@ from tests.tidy.test_house_rules import ROOT, files, none_of, text
 README_WORDS_MAX = 350
 README_FIGURES_MAX = 5
 SECTIONS = ["Context", "Decision", "Consequences"]
+NAMED = re.compile(r"`(src/[\w/.]+)`")
+STATION = re.compile(r"`(src/[\w/]+\.py)` \| `(\w+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 PAGES = [name for name in files() if name.endswith(".md")]
@@ -53,3 +55,15 @@ def test_every_decision_is_in_the_index_by_its_title() -> None:
     )
     numbers = [Path(name).name[:4] for name in DECISIONS]
     assert len(set(numbers)) == len(numbers), "two decisions with one number"
+
+
+def test_every_file_that_a_page_names_is_there_and_has_the_function() -> None:
+    offenders = []
+    for name in PAGES:
+        if name == "CHANGELOG.md" or name in DECISIONS:  # These tell of their time.
+            continue
+        offenders += [f"{name}: {path}" for path in NAMED.findall(text(name)) if not (ROOT / path).exists()]
+        for path, function in STATION.findall(text(name)):
+            if (ROOT / path).exists() and not re.search(rf"^ *def {function}\b", text(path), re.MULTILINE):
+                offenders.append(f"{name}: {path} has no {function}")
+    none_of(offenders, "files and functions that are not there")
