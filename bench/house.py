@@ -61,8 +61,15 @@ class Line:
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         raw = None if body is None else json.dumps(body).encode()
-        self._connection.request(method, f"/api/v1{path}", raw, self._headers)
-        answer = self._connection.getresponse()
+        try:
+            self._connection.request(method, f"/api/v1{path}", raw, self._headers)
+            answer = self._connection.getresponse()
+        except http.client.RemoteDisconnected:
+            if method != "GET":
+                raise
+            self._connection.close()  # It was idle for too long: the server has let it go.
+            self._connection.request(method, f"/api/v1{path}", raw, self._headers)
+            answer = self._connection.getresponse()
         said = answer.read()
         if answer.status >= 400:
             raise RuntimeError(f"{method} {path}: {answer.status} {said.decode(errors='replace')[:500]}")
