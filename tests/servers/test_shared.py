@@ -100,13 +100,16 @@ def test_people_tokens_and_trust_are_the_same_on_every_server(
     status, answer = talk.ask(follower, "POST", "/agent/sync", {"node": "local-1"}, token=node)
     assert (status, answer["leader"]) == (421, leader.url)
 
-    # The leader dies: its node goes to the other by https, people and the command line go on.
     leader.kill()
     new, _ = several.lead_of(epoch)
     assert new is follower
-    sam = tokens["sam"]["token"]
-    assert talk.ok(new, "GET", f"/jobs/{job}", token=sam)["state"] == "running"
+    goes_on(several, talk, new, job, tokens["sam"]["token"])
+
+
+def goes_on(several: Cluster, talk: Talk, new: OneServer, job: str, token: str) -> None:
+    """The leader has died: its node goes to the other by https, people and the command line go on."""
+    assert talk.ok(new, "GET", f"/jobs/{job}", token=token)["state"] == "running"
     user = several.user()
     user.ok("stop", job, "--grace", "0")
     assert user.wait(job)["state"] == "cancelled"
-    assert [each["number"] for each in talk.ok(new, "GET", f"/jobs/{job}", token=sam)["attempts"]] == [1]
+    assert [each["number"] for each in talk.ok(new, "GET", f"/jobs/{job}", token=token)["attempts"]] == [1]

@@ -162,6 +162,8 @@ class Ordeal:
             self.ends.append(End(attempt, way, time.time()))
             self.living.ok("preempt", self.job, "-q")
         elif way == MACHINE:
+            # A begin that the server has not heard of goes with the machine, and is the same attempt's once more.
+            wait_until(lambda: self._heard_of(attempt), every_s=0.02, what=f"the server to hear of attempt {attempt}")
             lost = Path(ranks[chance.choice(sorted(ranks))].node)
             self.ends.append(End(attempt, way, time.time()))
             lose_machine(lost)
@@ -169,6 +171,10 @@ class Ordeal:
             picked = sorted(ranks) if way == RANKS else [chance.choice(sorted(ranks))]
             self.ends.append(End(attempt, way, time.time()))
             kill([ranks[rank].pid for rank in picked])
+
+    def _heard_of(self, attempt: int) -> bool:
+        told = self.living.job(self.job)
+        return told["attempt"] > attempt or (told["attempt"] == attempt and told["state"] != "starting")
 
     # --- what was found ---
 
