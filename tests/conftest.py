@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import ending, order
+from tests import ending, flaky, order
 from tests.leftovers import Guard
+from tests.second_try import SecondTry
 
 # A busy machine must not fail a property by its speed.
 settings.register_profile("headway", deadline=None)
@@ -47,6 +48,7 @@ guards: list[Guard] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SecondTry(flaky.KNOWN))
     if not hasattr(config, "workerinput"):  # One for the whole run.
         guards.append(Guard())
 
@@ -107,7 +109,7 @@ MAY_BE_SKIPPED = (
     "is not on this machine",  # The public job logs; users do not have them.
 )
 skipped: list[str] = []
-NOT_ALL_TESTED = 7  # None of pytest's own codes; `make test` tries again after 1, some tests failed, only.
+NOT_ALL_TESTED = 7  # None of pytest's own codes.
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -118,7 +120,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where CI is set, a component that was not there is a failure, which trying again does not mend."""
+    """Where CI is set, a component that was not there is a failure."""
     ending.end_all()
     if os.environ.get("CI") and skipped and not hasattr(session.config, "workerinput"):
         session.exitstatus = NOT_ALL_TESTED

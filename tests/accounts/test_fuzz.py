@@ -69,6 +69,7 @@ def asked(request: pytest.FixtureRequest, server: Shared) -> Iterator[Serving]:
             yield follower
 
 
+@pytest.mark.long
 def test_no_drawn_request_is_answered_with_500(server: Shared, asked: Serving) -> None:
     schema = schemathesis.openapi.from_dict(server.ask("GET", "/api/v1/openapi.json").json)
     schema.config.base_url = asked.url

@@ -12,6 +12,8 @@ from tests.living import Living
 from tests.system_users import a_place_for_nodes, a_system_user
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.real
+
 # What a member would try: the files by their names, and the server's memory.
 STEAL = """
 id -un
