@@ -37,7 +37,7 @@ $(STAMP): requirements-dev.lock pyproject.toml
 demo: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
 
-# Real servers, agents and clusters, side by side on a few cores. What fails fails the run; tests/flaky.py has exceptions.
+# Real servers, agents and clusters, side by side on a few cores. What fails fails the run, but for tests/flaky.py.
 # Bytecode first: where Python may not write it, each of thousands of commands would compile all it reads.
 test: setup check
 	@$(BIN)/python -m compileall -q src
