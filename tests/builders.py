@@ -8,8 +8,10 @@ from headway.core.job.lifecycle import step
 from headway.core.job.signals import CancelAsked, Claimed, Placed, Seat, Signal, StopDecided, TaskEnded
 from headway.core.model import Cause, Job, Node, Outcome, Resources
 from headway.core.spec.job import JobSpec
+from headway.engines.table import KINDS
 
 NOW = 1_000_000.0
+ENGINES = {kind.name: kind for kind in KINDS}
 FINE = Outcome(exit_code=0)
 BROKEN = Outcome(exit_code=1, rank=0, cause=Cause.USER_CODE, detail="ValueError: no")
 

@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -22,8 +22,14 @@ from typing import Any
 
 import structlog
 
-from headway.core.errors import BadInput, OperatorError, ServerTaken, for_log
-from headway.core.model import NodeId, Pool
+from headway.core.errors import BadInput, OperatorError, ServerTaken, Unavailable, for_log
+from headway.core.model import Pool
+from headway.core.spec.engine import rules_of
+from headway.engines.elsewhere import ElsewhereEngine, place_of
+from headway.engines.kinds import EngineKind, Surroundings, kinds_for
+from headway.engines.own_files import own_files
+from headway.engines.protocol import Engine
+from headway.engines.table import KINDS
 from headway.settings import Home, Resolved, Settings, is_loopback, url_at_home
 from headway.storage.protocol import Storage
 
@@ -94,11 +100,6 @@ def write_token(home: Home, token: str) -> None:
     os.replace(draft, home.token_file)
 
 
-def local_pool(settings: Settings) -> Pool:
-    nodes = settings.local_nodes
-    return Pool("local", "local", nodes_min=nodes, nodes_max=nodes, lease_s=settings.local_lease_s)
-
-
 def is_shared(settings: Settings) -> bool:
     """Whether other servers may work on the same database: on any but SQLite."""
     return bool(settings.store_url) and not settings.store_url.startswith("sqlite")
@@ -108,53 +109,35 @@ def home_of_nodes(settings: Settings, home: Home) -> Home:
     return replace(home, state=Path(settings.local_dir).absolute()) if settings.local_dir else home
 
 
-def placed(pool: Pool, resolved: Resolved, home: Home) -> Pool:
+def placed(pool: Pool, kinds: Mapping[str, EngineKind], resolved: Resolved, home: Home) -> Pool:
     """A pool with the place of its nodes, where another server must know that they are not its own."""
-    if pool.engine != "local" or not is_shared(resolved.settings):
+    if not rules_of(pool, kinds).at_server or not is_shared(resolved.settings):
         return pool
-    from headway.engines.local import place_of
-
     at = place_of(home_of_nodes(resolved.settings, home), socket.gethostname())
     return replace(pool, options={**pool.options, "at": at})
 
 
-def engines(settings: Settings) -> dict[str, Callable[[Pool], Pool]]:
-    """The engines that there are, and how each reads the options of a pool whose lease is long enough."""
-    from headway.core.spec.pool import with_lease_of
-    from headway.engines import local, local_user, slurm, ssh_options
-
-    found = {"local": local.read_options, "slurm": slurm.read_options, "ssh": ssh_options.read_options}
-    if local_user.is_refused(settings):
-        found["local"] = local_user.refuse
-    return {name: with_lease_of(settings.lease_s_min, read) for name, read in found.items()}
-
-
 def files_of_ours(resolved: Resolved, home: Home) -> list[Path]:
     """What nobody else on this machine may read."""
-    from headway.engines.local_user import private_files
-
     files = sorted({source for source in resolved.sources.values() if source.endswith(".toml")})
-    return private_files(resolved.settings, home, key_file(resolved.settings, home), files)
+    return own_files(resolved.settings, home, key_file(resolved.settings, home), files)
 
 
-def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
+def set_up(store: Any, resolved: Resolved, home: Home, epoch: int, kinds: Mapping[str, EngineKind]) -> None:
     """Put what settings and files say of queues, pools and licences into the store."""
     from headway.control.server import config_file
     from headway.core.growth.node_names import check_node_names
     from headway.core.spec.pool import read_pool
     from headway.core.spec.queue import read_licences, read_queue
-    from headway.engines.local_user import is_refused, refuse
 
-    sections, known_engines = resolved.sections, engines(resolved.settings)
-    pools = {name: read_pool(name, raw, known_engines) for name, raw in sections.get("pool", {}).items()}
-    # Who shares a server asks for local nodes in so many words: a team's jobs seldom run where its server does.
+    sections = resolved.sections
+    pools = {name: read_pool(name, raw, kinds) for name, raw in sections.get("pool", {}).items()}
     alone = not is_shared(resolved.settings) and resolved.settings.accounts == "off"
-    asked = alone or resolved.sources.get("local_nodes") != "built in"
-    if asked and resolved.settings.local_nodes and "local" not in pools:
-        pools["local"] = local_pool(resolved.settings)
-        if is_refused(resolved.settings):
-            refuse(pools["local"])
-    pools = {name: placed(pool, resolved, home) for name, pool in pools.items()}
+    for kind in kinds.values():
+        own = kind.own_pool(resolved, alone)
+        if own is not None and own.name not in pools:
+            pools[own.name] = own if kind.refusal(resolved.settings) is None else kind.read(own)
+    pools = {name: placed(pool, kinds, resolved, home) for name, pool in pools.items()}
     named = frozenset(pools)
     for known in store.pools():
         ours = pools.get(known.name)
@@ -162,12 +145,15 @@ def set_up(store: Any, resolved: Resolved, home: Home, epoch: int) -> None:
             log.warning("pool left alone", pool=known.name, at=known.options.get("at", ""))
             del pools[known.name]
     for pool in pools.values():
-        check_node_names(pool, [*pools.values(), *(known for known in store.pools() if known.name not in pools)])
+        others = [*pools.values(), *(known for known in store.pools() if known.name not in pools)]
+        check_node_names(pool, others, kinds)
     queues = [read_queue(name, raw) for name, raw in sections.get("queue", {}).items()]
     given = config_file.Given(tuple(queues), tuple(pools.values()), read_licences(sections.get("licences")), named)
     config_file.set_up(store, given, epoch, home.state / "from-file.json")
-    if is_refused(resolved.settings):
-        config_file.let_go(store, [pool for pool in store.pools() if pool.engine == "local"], epoch)
+    for kind in kinds.values():
+        refusal = kind.refusal(resolved.settings)
+        if refusal is not None:
+            config_file.let_go(store, [pool for pool in store.pools() if pool.engine == kind.name], epoch, refusal)
 
 
 def write_server_file(home: Home, url: str) -> None:
@@ -246,6 +232,7 @@ class Server:
     me: Any
     url: str  # Where it listens.
     found: Any  # What storage said of itself.
+    kinds: Mapping[str, EngineKind]
     addresses: Callable[[], tuple[str, ...]] = tuple
 
 
@@ -322,7 +309,9 @@ def open_store(settings: Settings, home: Home) -> Any:
     return SqlStore.open(store_url(settings, home), migrating=not is_shared(settings))
 
 
-def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = False) -> Server:
+def assemble(
+    resolved: Resolved, home: Home, url: str, accept_storage: bool = False, kinds: Sequence[EngineKind] = KINDS
+) -> Server:
     """Put together what every server has: store, storage, API."""
     from headway.api.app import create_app
     from headway.api.web.follower_proxy import LeaderStanding
@@ -339,22 +328,23 @@ def assemble(resolved: Resolved, home: Home, url: str, accept_storage: bool = Fa
     found = look_at_storage(store, storage, settings, accept_storage)
     hide(token := read_token(home))
     standing = LeaderStanding(leading=False)
-    about = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
+    about: dict[str, Any] = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
     about["store"] = "postgresql" if is_shared(settings) else "sqlite"
     about["storage"] = "folder" if storage.local_dir() else settings.storage_url
     about["storage_id"] = found.identity.id if found.identity else ""
+    engines = kinds_for(settings, kinds)
+    about["engines"] = {name: kind.facts() for name, kind in engines.items()}
     about["advertised"] = settings.advertise_url or url
     services = Services(
         settings, store, storage, Away(lambda: standing.leader), Hub(), token, agent.data, agent.version,
-        new_id, time.time(), time.time, time.monotonic, about, standing, engines(settings),
-        ring,
+        new_id, time.time(), time.time, time.monotonic, about, standing, ring,
     )  # fmt: skip
     standing.proofs = lambda address, nonce: services.signer.proofs(address, nonce)
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     place = storage.local_dir() or settings.storage_url
     advertised = settings.advertise_url or url
     me = ServerSeen(name, advertised, version(), socket.gethostname(), os.getpid(), place, time.time())
-    return Server(resolved, home, store, storage, agent, services, create_app(services), me, url, found)
+    return Server(resolved, home, store, storage, agent, services, create_app(services), me, url, found, engines)
 
 
 def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure: Callable[[], bool]) -> Term:
@@ -370,7 +360,7 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
 
     settings, store, storage, services = server.resolved.settings, server.store, server.storage, server.services
     services.signing.know(read_revoked(store))
-    set_up(store, server.resolved, server.home, epoch)
+    set_up(store, server.resolved, server.home, epoch, server.kinds)
     place = server.found.settle(store, epoch)
     told = {"mark": place.mark, "dir": storage.local_dir(), "copy": place.copy}
     housekeeping: list[Any] = []
@@ -385,7 +375,9 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
             each.dropped(said.dropped)
 
     key, version_ = services.signer.gangs, server.agent.version
-    cycle = Cycle(store, settings, [], epoch, time.monotonic(), publish, version_, new_id, key, Aside(), told)
+    cycle = Cycle(
+        store, settings, [], epoch, time.monotonic(), publish, version_, new_id, key, Aside(), told, server.kinds
+    )
     cycle.servers = server.addresses
     control = ControlThread(cycle, on_lost_lead, sure)
     performer = Performer(control, engine_maker(server))
@@ -397,36 +389,40 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
     return Term(server, control, performer, housekeeping[0], shelf)
 
 
-def engine_maker(server: Server) -> Callable[[Pool], Any]:
-    """How the engine of a pool is made."""
+def surroundings(server: Server) -> Surroundings:
+    """What this server has for its engines."""
     from headway.control.access.signing_keys import house_id
-    from headway.engines.local import ElsewhereEngine, LocalEngine, place_of
-    from headway.engines.local_user import LocalUserEngine
-    from headway.engines.slurm import SlurmEngine
-    from headway.engines.ssh import SshEngine
 
-    settings, agent, services = server.resolved.settings, server.agent, server.services
-    home, several = home_of_nodes(settings, server.home), is_shared(settings)
-    here, house = place_of(home, socket.gethostname()), house_id(server.store)
-    urls = server.addresses if several else None
-    ours = files_of_ours(server.resolved, server.home)
+    settings, services, several = server.resolved.settings, server.services, is_shared(server.resolved.settings)
+    return Surroundings(
+        settings=settings,
+        home=server.home,
+        home_of_nodes=home_of_nodes(settings, server.home),
+        house=house_id(server.store),
+        agent=server.agent,
+        storage_dir=server.storage.local_dir(),
+        own_files=files_of_ours(server.resolved, server.home),
+        token_for=lambda node: str(services.signer.token_for(node)),
+        code_for=lambda node: str(services.signer.code_for(node)),
+        listens_at=server.url,
+        addresses=(lambda: server.addresses()) if several else (lambda: (server.me.address,)),
+        several=several,
+        env=os.environ,
+    )
 
-    def token_for(node: NodeId) -> str:
-        return str(services.signer.token_for(node))  # By the newest key, whenever it is asked for.
 
-    def engine_for(pool: Pool) -> Any:
-        advertised = ",".join(server.addresses()) if several else server.me.address
-        if pool.engine == "slurm":
-            return SlurmEngine(pool, house, advertised, services.signer.code_for, settings, files=ours)
-        if pool.engine == "ssh":
-            return SshEngine(server.home, pool, agent, settings, advertised, house, token_for, server.url)
-        if pool.options.get("at", here) != here:
+def engine_maker(server: Server) -> Callable[[Pool], Engine]:
+    """How the engine of a pool is made."""
+    around = surroundings(server)
+    here = place_of(around.home_of_nodes, socket.gethostname())
+
+    def engine_for(pool: Pool) -> Engine:
+        kind = server.kinds.get(pool.engine)
+        if kind is None:
+            raise Unavailable(f'this server has no engine "{pool.engine}"', f"it has {', '.join(server.kinds)}")
+        if kind.at_server and pool.options.get("at", here) != here:
             return ElsewhereEngine()
-        local = LocalEngine(home, pool, agent, server.storage.local_dir(), settings, token_for, server_urls=urls)
-        if not settings.local_user:
-            return local
-        words = (server.home, pool, agent, settings, advertised, house, token_for)
-        return LocalUserEngine(local, ours, *words, env=os.environ)
+        return kind.make(pool, around)
 
     return engine_for
 
@@ -536,7 +532,7 @@ class OneOfSeveral:
         services.standing.change(term is not None, leadership.leader)
 
 
-def serve(resolved: Resolved, home: Home, accept_storage: bool = False) -> None:
+def serve(resolved: Resolved, home: Home, accept_storage: bool = False, kinds: Sequence[EngineKind] = KINDS) -> None:
     """Run the server until SIGTERM or SIGINT. With `accept_storage` it takes whatever storage_url leads to."""
     from headway.api.web.http_server import http_server
     from headway.control.server.safe_log import hide_own, write_log
@@ -553,17 +549,15 @@ def serve(resolved: Resolved, home: Home, accept_storage: bool = False) -> None:
     host, port = listener.getsockname()[:2]
     scheme = "https" if settings.tls_cert_file else "http"
     url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-    if settings.local_user:
-        from headway.engines.local_user import check_user
-
-        check_user(settings, files_of_ours(resolved, home))
+    for kind in kinds:
+        kind.check(settings, files_of_ours(resolved, home))
     runner: list[Any] = []
 
     def end() -> None:
         for each in runner:
             each.finish()
 
-    server = assemble(resolved, home, url, accept_storage)
+    server = assemble(resolved, home, url, accept_storage, kinds)
     runner.append(http_server(server.app, end, server.services.end_waiting, settings))
     role = OneOfSeveral(server) if is_shared(settings) else Alone(server, end)
     role.start()

@@ -18,7 +18,6 @@ READS = ("/nodes", "/pools", "/queues", "/licences", "/server", "/events/page?li
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     with Shared(tmp_path_factory.mktemp("shared")) as made:
         made.sync("n1", full=True, facts={"cpus": 8, "memory_bytes": 2**40, "address": ADDRESS})
-        made.services.engines = {"ssh": lambda pool: pool, **made.services.engines}
         made.ok("PATCH", "/pools/lab", {"engine": "ssh", "hosts": [HOST], "options": {"ssh_config": FILE}})
         made.ok("PATCH", "/queues/night", {"priority": 3})
         made.ok("PATCH", "/licences", {"matlab": 3})

@@ -28,6 +28,7 @@ from headway.storage.folder import FolderStorage
 from headway.storage.protocol import Storage
 from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Store
+from tests.builders import ENGINES
 from tests.waiting import PATIENCE_S, wait_until
 
 TOKEN = "secret"
@@ -54,7 +55,9 @@ class Serving:
         pool = Pool("local", "local", nodes_min=1, lease_s=86400.0, price_per_hour=price)
         lead = self.store.take_lead("test", "", time.time(), 3600.0)
         assert lead is not None
-        self.cycle = Cycle(self.store, self.settings, [pool], lead.epoch, time.monotonic(), hub.publish)
+        self.cycle = Cycle(
+            self.store, self.settings, [pool], lead.epoch, time.monotonic(), hub.publish, engines=ENGINES
+        )
         self.control = ControlThread(self.cycle, lambda: None)
         numbers = itertools.count(1)
         self.services = Services(

@@ -11,7 +11,7 @@ from headway.core.model import Pool
 from headway.core.protocol.sync_request import read_sync
 from headway.settings import Settings
 from headway.store.protocol import Store
-from tests.builders import NOW
+from tests.builders import ENGINES, NOW
 
 
 class Leader:
@@ -21,7 +21,7 @@ class Leader:
         self.now = NOW
         self.said: list[Published] = []
         pool = Pool("local", "local", nodes_min=1, lease_s=86400.0)
-        self.cycle = Cycle(store, settings or Settings(), [pool], 0, self.now, self.said.append)
+        self.cycle = Cycle(store, settings or Settings(), [pool], 0, self.now, self.said.append, engines=ENGINES)
 
     def do(self, command: Command) -> Future[Any]:
         future: Future[Any] = Future()

@@ -15,22 +15,19 @@ from headway.core.errors import BadInput
 from headway.core.growth.grow import Order, Release
 from headway.core.job.lifecycle import only_saves
 from headway.core.model import Cause, Pool, State
-from headway.core.spec.pool import Engines
 from headway.engines.protocol import Sight, Sighting, Sightings
-from headway.engines.ssh_options import read_options
 from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Batch, Setup
 from tests.builders import a_spec
 from tests.control.leading import Leader
 
-ENGINES: Engines = {"ssh": read_options}
 RESTARTED = Sighting(Sight.RESTARTED, "h1 was started anew")
 UP, SILENT, GONE = Sighting(Sight.UP), Sighting(Sight.SILENT, "no route"), Sighting(Sight.GONE, "h1 was started anew")
 
 
 def a_house(*hosts: str) -> Leader:
     house = Leader(MemoryStore())
-    house.do(SetPool("lab", {"engine": "ssh", "hosts": list(hosts)}, engines=ENGINES)).result()
+    house.do(SetPool("lab", {"engine": "ssh", "hosts": list(hosts)})).result()
     for host in hosts:
         house.sync(node=f"lab-{host}", pool="lab", full=True, facts={"cpus": 2, "memory_bytes": 2**30})
     return house
@@ -100,7 +97,7 @@ def test_a_node_that_was_started_anew_has_what_it_says_to_have(word: str, goes_o
 
 def test_a_host_that_leaves_the_list_is_looked_at_until_nothing_of_ours_is_there() -> None:
     house = a_house("h1", "h2")
-    house.do(SetPool("lab", {"hosts": ["h1"]}, engines=ENGINES)).result()
+    house.do(SetPool("lab", {"hosts": ["h1"]})).result()
     assert (lab(house).hosts, lab(house).former_hosts) == (("h1",), ("h2",))
     assert house.cycle.book.house.closed_because(house.cycle.book.nodes["lab-h2"]) == "no longer wanted by its pool"
     assert saw(house, h1=UP, h2=SILENT) == [], "what does not answer is not given back"
@@ -113,15 +110,15 @@ def test_a_host_that_leaves_the_list_is_looked_at_until_nothing_of_ours_is_there
 def test_options_change_one_by_one() -> None:
     house = a_house("h1")
     for words in ({"call_home": "tunnel"}, {"directory": "~/x"}, {"call_home": None}):
-        house.do(SetPool("lab", {"options": words}, engines=ENGINES)).result()
+        house.do(SetPool("lab", {"options": words})).result()
     assert lab(house).options == {"hosts": ["h1"], "directory": "~/x"}
 
 
 def test_a_pool_that_could_name_a_node_of_another_is_refused_and_changes_nothing() -> None:
     house = a_house("h1")
-    house.do(SetPool("lab-2", {"engine": "ssh", "hosts": ["a"]}, engines=ENGINES)).result()
+    house.do(SetPool("lab-2", {"engine": "ssh", "hosts": ["a"]})).result()
     with pytest.raises(BadInput, match='"lab" and "lab-2" would both call a node "lab-2-a"'):
-        house.do(SetPool("lab", {"hosts": ["h1", "2.a"]}, engines=ENGINES)).result()
+        house.do(SetPool("lab", {"hosts": ["h1", "2.a"]})).result()
     assert lab(house).hosts == ("h1",)
 
 

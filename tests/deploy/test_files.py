@@ -23,7 +23,8 @@ from headway.cli.main import headway
 from headway.client.connection import embedded
 from headway.core.errors import Unavailable
 from headway.core.spec.pool import read_pool
-from headway.wiring import engines
+from headway.engines.kinds import kinds_for
+from headway.engines.table import KINDS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -76,7 +77,8 @@ def test_the_example_of_settings_is_read(tmp_path: Path, uncommented: bool) -> N
     file = tmp_path / "config.toml"
     file.write_text(text)
     resolved = settings.load({"HEADWAY_SYSTEM_CONFIG": str(file), "HEADWAY_HOME": str(tmp_path)})
-    pools = {name: read_pool(name, raw, engines(resolved.settings)) for name, raw in resolved.sections["pool"].items()}
+    engines = kinds_for(resolved.settings, KINDS)
+    pools = {name: read_pool(name, raw, engines) for name, raw in resolved.sections["pool"].items()}
     assert {pool.engine for pool in pools.values()} == ({"ssh", "slurm"} if uncommented else {"ssh"})
     assert bool(resolved.settings.ca_file) is uncommented
     assert resolved.settings.accounts == "on"

@@ -9,7 +9,7 @@ import pytest
 from headway.core.growth.grow import Order
 from headway.core.model import Pool, Resources
 from headway.engines.conformance import OrderedEngineConformance
-from headway.engines.slurm import SlurmEngine
+from headway.engines.slurm import KIND, SlurmEngine
 from headway.engines.slurm_script import job_name
 from headway.settings import Settings
 from tests.slurmlab import SlurmLab
@@ -21,6 +21,8 @@ SMALL = Resources(1.0, 64 << 20)
 
 @pytest.mark.real
 class TestSlurmEngine(OrderedEngineConformance):
+    kind = KIND
+
     @pytest.fixture(autouse=True)
     def _in_a_lab(self, lab: SlurmLab) -> None:
         self.lab = lab

@@ -15,7 +15,7 @@ from headway.core.model import Pool
 from headway.engines import agent_zip
 from headway.engines.conformance import EngineConformance
 from headway.engines.protocol import Sight
-from headway.engines.ssh import SshEngine
+from headway.engines.ssh import KIND, SshEngine
 from headway.engines.ssh_client import sockets_dir
 from headway.settings import Settings, home_from
 from tests.netlab import Lab
@@ -49,6 +49,8 @@ def node_dir(lab: Lab, node: str, house: str = "house") -> Path:
 
 @pytest.mark.real
 class TestSshEngine(EngineConformance):
+    kind = KIND
+
     @pytest.fixture(autouse=True)
     def _in_a_lab(self, lab: Lab, headway_home: Path) -> Iterator[None]:
         self.lab = lab

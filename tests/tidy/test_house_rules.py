@@ -1,7 +1,7 @@
 """The house rules that no linter knows: sizes, names, leftovers, and what the agent may lean on.
 
 Every test lists all offenders as `file:line`, so one failure shows the whole work. The few exceptions have names:
-SLEEPERS and PRINTERS.
+SLEEPERS, PRINTERS and NOT_OF_ENGINES.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.engines.table import KINDS
 from tests.pythons import find_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +30,15 @@ HEADER_LINES_MAX = 8
 SLEEPERS = ("tests/waiting.py", "tests/scripts/")
 PRINTERS = ("src/headway/cli/", "src/headway/sim/")
 NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc"}
+
+# What asks the table of engines instead of knowing one. The same words have other meanings: the owner of a home, who is
+# called "local", and the command `headway ssh`.
+NAMELESS_OF_ENGINES = tuple(f"src/headway/{part}" for part in ("api", "control", "core", "sim", "wiring.py"))
+NOT_OF_ENGINES = {
+    ("src/headway/core/access/accounts.py", "local"),
+    ("src/headway/core/access/actor.py", "local"),
+    ("src/headway/core/explain.py", ": headway ssh "),
+}
 
 # Written so that a pattern does not find itself in this file.
 LEFTOVERS = re.compile(r"\b(TO[D]O|FIX[M]E|XX[X]|HAC[K])\b")
@@ -211,3 +221,26 @@ def test_the_agent_imports_on_a_real_python_3_8() -> None:
     program = f"import importlib, sys; sys.path.insert(0, 'src'); [importlib.import_module(m) for m in {modules}]"
     done = subprocess.run([python, "-I", "-B", "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_only_the_engines_know_their_names() -> None:
+    """Whatever must be known of one stands beside it, in its row of engines/table.py."""
+    names = {kind.name for kind in KINDS}
+    word = re.compile(rf"(?<![A-Za-z])({'|'.join(names)})(?![A-Za-z])")
+    offenders = []
+    for name in python_files("src/headway/"):
+        if not name.startswith(NAMELESS_OF_ENGINES):
+            continue
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree(name))
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree(name)):
+            said = node.value if isinstance(node, ast.Constant) and id(node) not in docstrings else ""
+            said = node.module or "" if isinstance(node, ast.ImportFrom) else said
+            if isinstance(said, str) and word.search(said) and (name, said) not in NOT_OF_ENGINES:
+                offenders.append(f"{name}:{node.lineno}: {said[:80]}")
+    none_of(offenders, "an engine's name outside src/headway/engines")

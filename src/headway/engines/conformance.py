@@ -1,6 +1,7 @@
 """The law of all engines, as tests: an engine is right when a subclass of EngineConformance passes with it.
 
     class TestMyEngine(EngineConformance):
+        kind = KIND
         def open_engine(self, place): return MyEngine(place)
 
 Needs pytest. Nothing in the server imports this file.
@@ -17,12 +18,14 @@ from pathlib import Path
 import pytest
 
 from headway.core.growth.grow import Order
+from headway.core.spec.engine import EngineRules
 from headway.engines.protocol import Engine, Sight
 
 
 class EngineConformance:
     """Subclass it, say how to make an engine and how to look behind it, and every test below must pass."""
 
+    kind: EngineRules
     pool = "pool"
     settle_s_max = 60.0
 
@@ -69,8 +72,8 @@ class EngineConformance:
             assert time.monotonic() < give_up_at, f"waited {self.settle_s_max:g} s for {what}"
             time.sleep(0.02)
 
-    def test_it_says_who_it_is(self, engine: Engine) -> None:
-        assert engine.traits().name
+    def test_its_nodes_stand(self) -> None:
+        assert not self.kind.ordered
 
     def test_before_any_order_nothing_is_seen(self, engine: Engine) -> None:
         seen = engine.sightings()
@@ -170,11 +173,6 @@ class EngineConformance:
         engine.release([node])
         self.have(engine, node)
 
-    def test_last_words_are_words_whether_the_node_is_known_or_not(self, engine: Engine) -> None:
-        assert engine.last_words(f"{self.pool}-9") == ""
-        self.have(engine, f"{self.pool}-1")
-        assert isinstance(engine.last_words(f"{self.pool}-1"), str)
-
 
 class OrderedEngineConformance:
     """The law of engines whose nodes are made on demand: orders are all or none, named for good, and given back whole.
@@ -182,6 +180,7 @@ class OrderedEngineConformance:
     Nobody needs to call home for it: a node is up when the platform has it.
     """
 
+    kind: EngineRules
     pool = "pool"
     settle_s_max = 60.0
 
@@ -231,15 +230,13 @@ class OrderedEngineConformance:
             assert time.monotonic() < give_up_at, f"left: {left}"
             time.sleep(0.1)
 
-    def test_it_says_who_it_is_and_sees_and_knows_nothing_before_any_order(self, engine: Engine, place: Path) -> None:
-        assert engine.traits().name
-        assert not engine.traits().standing
+    def test_before_any_order_it_sees_nothing_and_unknown_nodes_are_released(self, engine: Engine) -> None:
+        assert self.kind.ordered
         seen = engine.sightings()
         assert (seen.complete, dict(seen.nodes)) == (True, {})
         unknown = self.order_for(99, 2).nodes
         engine.release(unknown)
         engine.release([])
-        assert engine.last_words(unknown[0]) == ""
 
     def test_to_render_an_order_is_only_to_say_what_would_be_asked(self, engine: Engine, place: Path) -> None:
         order = self.order_for(1, 2)
@@ -275,7 +272,6 @@ class OrderedEngineConformance:
         anew = self.open_engine(place).sightings()
         assert sorted(anew.nodes) == sorted([*order.nodes, *other.nodes]), "found again by their ids, each once"
         assert {each.sight for each in anew.nodes.values()} == {Sight.UP}
-        assert isinstance(engine.last_words(order.nodes[0]), str)
         self.open_engine(place).release(order.nodes)
         assert sorted(engine.sightings().nodes) == list(other.nodes)
         engine.release([*order.nodes, *other.nodes])
@@ -287,7 +283,6 @@ class OrderedEngineConformance:
         engine.order(engine.render(order))
         self.until(engine, order, Sight.WAITING)
         assert engine.sightings().nodes[order.nodes[0]].why
-        assert engine.last_words(order.nodes[0])
         engine.order(engine.render(order))
         engine.release(order.nodes)
         assert not engine.sightings().nodes
@@ -298,7 +293,7 @@ class OrderedEngineConformance:
         engine.order(engine.render(order))
         self.until(engine, order, Sight.UP)
         self.take_away(place, order)
-        gone = (Sight.GONE,) if engine.traits().proves_death else ()
+        gone = (Sight.GONE,) if self.kind.proves_death else ()
         self.until(engine, order, None, Sight.GONE_CLAIMED, *gone)
         engine.release(order.nodes)
         self.until_nothing_is_left(place)

@@ -25,14 +25,14 @@ from headway.core.model import NodeId, Pool
 from headway.engines.agent_zip import AgentZip
 from headway.engines.agents import agent_flags, spelled
 from headway.engines.options import check_options
-from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits
+from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings
 from headway.settings import Home, Settings
 
 UP_WITHIN_S = 40.0
 RELEASED_WITHIN_S = 50.0
 LOOK_EVERY_S = 0.01
 OUT_BYTES_MAX = 1 << 20
-LAST_WORDS_BYTES = 4096
+TAIL_BYTES = 4096
 
 # Runs between server and agent and ends at once, so that the agent is nobody's child: its end leaves no zombie here.
 # Signals go back to their defaults, whatever the server's own parent (nohup, a test) had made of them.
@@ -90,9 +90,6 @@ class LocalEngine:
         self._looked = False
         self._given: dict[NodeId, str] = {}  # The token that each node was handed last.
         self._env = env_for_agents(settings, env)
-
-    def traits(self) -> Traits:
-        return Traits("local", standing=True, proves_death=True)
 
     def render(self, order: Order) -> Request:
         nodes = {node: {"argv": self._argv(node), "env": self._env, "cwd": "/"} for node in order.nodes}
@@ -154,10 +151,6 @@ class LocalEngine:
                 self._write_agent(node_dir)
                 _end_all(node, node_dir)
                 shutil.rmtree(node_dir)
-
-    def last_words(self, node: NodeId) -> str:
-        said = [(name, _tail(self._dir(node) / name)) for name in ("keeper.log", "agent.log", "agent.out")]
-        return "\n".join(f"{name}:\n{words}" for name, words in said if words)
 
     def _argv(self, node: NodeId) -> list[str]:
         settings, shape, node_dir = self._settings, self._shape, self._dir(node)
@@ -224,33 +217,6 @@ class LocalEngine:
             node_dir.mkdir(mode=0o700, exist_ok=True)
             node_dir.chmod(0o700)
             yield node_dir
-
-
-def place_of(home: Home, hostname: str) -> str:
-    """Where the local nodes of this home are, in words that another server compares with its own."""
-    return f"{hostname}:{home.nodes_dir}"
-
-
-class ElsewhereEngine:
-    """Local nodes of another machine: a server here can neither see nor start them. They call home all the same."""
-
-    def traits(self) -> Traits:
-        return Traits("local", standing=True, proves_death=False)
-
-    def render(self, order: Order) -> Request:
-        return Request(order, {})
-
-    def order(self, request: Request) -> None:
-        raise Unavailable("these nodes are on another machine", "they are started when the server there leads")
-
-    def sightings(self) -> Sightings:
-        return Sightings(complete=False)
-
-    def release(self, nodes: Sequence[NodeId]) -> None:
-        raise Unavailable("these nodes are on another machine", "they are released when the server there leads")
-
-    def last_words(self, node: NodeId) -> str:
-        return ""
 
 
 def alive(pid_file: Path) -> int:
@@ -339,7 +305,7 @@ def _end_all(node: NodeId, node_dir: Path) -> None:
 def _tail(path: Path) -> str:
     try:
         with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS_BYTES))
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
             return file.read().decode("utf-8", "replace").strip()
     except OSError:
         return ""

@@ -12,22 +12,20 @@ import pwd
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from headway.core.errors import BadInput, HeadwayError, OperatorError, Unavailable
 from headway.core.growth.grow import standing_nodes
 from headway.core.model import NodeId, Pool
 from headway.core.spec.hosts import Host
 from headway.engines.local import FOR_AGENTS, LocalEngine, env_for_agents
-from headway.engines.protocol import Engine, Sightings, Traits
+from headway.engines.protocol import Engine, Sightings
 from headway.engines.ssh import SshEngine
 from headway.engines.ssh_client import Silent
 from headway.engines.ssh_options import PATH, HostOptions
-from headway.settings import Home, Settings
+from headway.settings import Settings
 
 LOGIN = ("LANG", "LC_ALL", "TZ")
 READABLE = 'while IFS= read -r f; do if [ -r "$f" ] || [ -w "$f" ]; then echo "$f"; fi; done'
@@ -79,30 +77,6 @@ def open_to(user: pwd.struct_passwd, files: Sequence[Path]) -> list[str]:
     if code != 0:
         raise OperatorError(f"could not try as {user.pw_name} what is readable: {complaint[-300:]}")
     return said.decode().splitlines()
-
-
-def private_files(settings: Settings, home: Home, key_file: Path, config_files: Sequence[str]) -> list[Path]:
-    """What the server must keep to itself: keys, tokens, passwords, the database, its folder of objects."""
-    named = [settings.storage_key_file, settings.tls_key_file, settings.oidc_client_secret_file]
-    named.append(passfile_of(settings.store_url) or os.environ.get("PGPASSFILE", "~/.pgpass"))
-    if urlsplit(settings.store_url).password:
-        named += config_files
-    if settings.storage_url.removeprefix("file://").startswith("/"):
-        named.append(settings.storage_url.removeprefix("file://"))
-    own = [home.token_file, home.logins_file, key_file, home.data, home.data / "headway.db", home.state, home.config]
-    return own + [Path(each).expanduser() for each in named if each]
-
-
-def is_refused(settings: Settings) -> bool:
-    """Whether local nodes would run what others submit as the server's own user."""
-    return settings.accounts == "on" and not settings.local_user
-
-
-def refuse(pool: Pool) -> Pool:
-    raise BadInput(
-        f"pool {pool.name}: people sign in on this server, and jobs on its own machine could read its keys and tokens",
-        'set local_user = "…", a system user of its own as whom they run; see docs/how-to/accounts.md',
-    )
 
 
 def check_user(settings: Settings, files: Sequence[Path]) -> None:
@@ -160,8 +134,8 @@ class LocalUserEngine(SshEngine):
             self._options = replace(self._options, cpus=shape.cpus, memory_bytes=shape.memory_bytes, gpus=shape.gpus)
         self._meet(standing_nodes(self._pool))
 
-    def traits(self) -> Traits:
-        return Traits("local", standing=True, proves_death=True)
+    def _named(self, pool: Pool) -> Mapping[NodeId, HostOptions]:
+        return {}  # There is one, this machine: see _meet.
 
     def sightings(self) -> Sightings:
         self._make_room()
@@ -200,13 +174,6 @@ class LocalUserEngine(SshEngine):
 
 def _quoted(place: str) -> str:
     return f'"$HOME/{place.removeprefix("~/")}"' if place.startswith("~/") else f'"{place}"'
-
-
-def passfile_of(store_url: str) -> str:
-    """The file with the database's password, where the address names one."""
-    with suppress(ValueError):
-        return dict(parse_qsl(urlsplit(store_url).query)).get("passfile", "")
-    return ""
 
 
 def _proves_conformance(engine: LocalUserEngine) -> Engine:

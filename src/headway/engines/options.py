@@ -18,7 +18,9 @@ def check_options(pool: Pool, known: Mapping[str, str], hosts: bool = False) -> 
         raise BadInput(f'{what}: unknown key "{next(iter(given))[:80]}"', "this engine has none")
     check_keys(given, known, what)
     if pool.hosts and not hosts:
-        raise BadInput(f'pool {pool.name}: engine "{pool.engine}" has no hosts', 'leave them out, or set engine "ssh"')
+        raise BadInput(
+            f'pool {pool.name}: engine "{pool.engine}" has no hosts', "leave them out, or set an engine that has hosts"
+        )
     return given
 
 

@@ -1,7 +1,8 @@
 """What every engine can do: get machines, see them, give them back. It never runs jobs; the agent does.
 
-Six blocking methods; the performer gives each a thread and a time limit. An engine keeps no memory: it finds everything
-again by the id that it put on it. Any call may be lost, repeated or answered late.
+Four blocking methods; the performer gives each a thread and a time limit. An engine keeps no memory: it finds
+everything again by the id that it put on it. Any call may be lost, repeated or answered late. What can be said of an
+engine without having one is in kinds.py.
 """
 
 from __future__ import annotations
@@ -13,25 +14,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from headway.core.growth.grow import Order
 from headway.core.model import NodeId
-from headway.core.spec.pool import ONE_SYSTEM_USER
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What an engine is like."""
-
-    name: str
-    standing: bool  # Nodes stay (local, ssh) or are made and released as needed.
-    proves_death: bool  # Whether "gone" from this engine is proof, or only a claim.
-    warns_before_reclaim: bool = False
-    notice_s: float = 0.0
-    zones: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ("on-demand",)
-
-    @property
-    def one_system_user(self) -> bool:
-        """Whether everybody's ranks run there as one system user, who can read and stop all of them."""
-        return self.name in ONE_SYSTEM_USER
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +62,6 @@ class Examinable(Protocol):
 
 
 class Engine(Protocol):
-    def traits(self) -> Traits: ...
-
     def render(self, order: Order) -> Request: ...
 
     def order(self, request: Request) -> None:
@@ -92,8 +72,4 @@ class Engine(Protocol):
 
     def release(self, nodes: Sequence[NodeId]) -> None:
         """Afterwards nothing of these nodes is left or billed. Unknown nodes are already released."""
-        ...
-
-    def last_words(self, node: NodeId) -> str:
-        """What the platform says about the node's end, for the user."""
         ...

@@ -21,9 +21,10 @@ from headway.core.errors import BadInput, Unavailable
 from headway.core.growth.grow import Order
 from headway.core.growth.node_orders import life_s, order_of
 from headway.core.model import NodeId, Pool
+from headway.engines.kinds import EngineKind, Surroundings
 from headway.engines.network_files import on_network
 from headway.engines.options import check_options, number, text
-from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits
+from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings
 from headway.engines.slurm_check import (
     GROUPS,
     NodeGroup,
@@ -140,12 +141,6 @@ class SlurmEngine:
         if self._given.get("bin"):
             self._env["PATH"] = f"{self._given['bin']}:{self._env['PATH']}"
 
-    def traits(self) -> Traits:
-        given = self._given
-        return Traits(
-            "slurm", standing=False, proves_death=False, warns_before_reclaim=True, notice_s=given["notice_s"]
-        )
-
     def render(self, order: Order) -> Request:
         words = ["sbatch", *sbatch_words(order, self._pool, self._given, self._house)]
         said = {
@@ -214,10 +209,6 @@ class SlurmEngine:
 
     def _living(self) -> list[Allocation]:
         return [each for each in self._ours() if each.state not in CLAIMS]
-
-    def last_words(self, node: NodeId) -> str:
-        found = self._ours(order_of(node))
-        return f"Slurm says of job {found[0].job}: {found[0].state}, {found[0].reason}" if found else ""
 
     def examine(self) -> list[dict[str, Any]]:
         """For `doctor`: Slurm's programs, whether its controller answers, what it says to the pool, and who we are."""
@@ -364,6 +355,21 @@ def _user() -> str:
 def _sentence(done: subprocess.CompletedProcess[str]) -> str:
     said = (done.stderr or done.stdout).strip().replace("\n", "; ")
     return said[-500:] or f"exit code {done.returncode}"
+
+
+def make(pool: Pool, around: Surroundings) -> SlurmEngine:
+    words = (around.urls, around.code_for, around.settings)
+    return SlurmEngine(pool, around.house, *words, env=around.env, files=around.own_files)
+
+
+KIND = EngineKind(
+    name="slurm",
+    says="allocations of a Slurm cluster, ordered when jobs need them",
+    options=KEYS,
+    read=read_options,
+    make=make,
+    ordered=True,
+)
 
 
 def _proves_conformance(engine: SlurmEngine) -> Engine:

@@ -24,9 +24,10 @@ from headway.core.growth.grow import Order, standing_nodes
 from headway.core.model import NodeId, Pool
 from headway.engines.agent_zip import AgentZip
 from headway.engines.agents import agent_flags, spelled
-from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings, Traits
+from headway.engines.kinds import EngineKind, Surroundings
+from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings
 from headway.engines.ssh_client import Silent, SshHost, sockets_dir
-from headway.engines.ssh_options import HostOptions, hosts_of
+from headway.engines.ssh_options import ALL, HostOptions, hosts_of, read_options
 from headway.settings import Home, Settings
 
 log = structlog.get_logger()
@@ -75,11 +76,9 @@ class SshEngine:
         self._token_for = token_for
         sockets = sockets_dir(home.state)
         self._env: dict[str, str] = {}  # What agents get beyond their login's environment.
-        hosts = hosts_of(pool) if pool.engine == "ssh" else {}
-        self._hosts: dict[NodeId, OnHost] = {node: SshHost(options, sockets) for node, options in hosts.items()}
-
-    def traits(self) -> Traits:
-        return Traits("ssh", standing=True, proves_death=True)
+        self._hosts: dict[NodeId, OnHost] = {
+            node: SshHost(options, sockets) for node, options in self._named(pool).items()
+        }
 
     def render(self, order: Order) -> Request:
         nodes = {node: self._start_of(node, self._host(node)) for node in order.nodes}
@@ -101,13 +100,6 @@ class SshEngine:
                 host = self._hosts[node]
                 self._ask(node, host, {"do": "release"})
                 host.close()
-
-    def last_words(self, node: NodeId) -> str:
-        try:
-            answer = self._ask(node, self._hosts[node], {"do": "words"}) if node in self._hosts else None
-        except HeadwayError as error:
-            return error.message
-        return str(answer["words"]) if answer else ""
 
     def examine(self) -> list[dict[str, Any]]:
         """What can be said of each host, for `doctor`: what it answers, or why it does not."""
@@ -131,6 +123,10 @@ class SshEngine:
             silent = isinstance(error, Silent)
             remedy = host.remedy(error.message) if silent else error.hint
             return {**found, "silent": silent, "error": error.message, "remedy": remedy}
+
+    def _named(self, pool: Pool) -> Mapping[NodeId, HostOptions]:
+        """The hosts that the pool names."""
+        return hosts_of(pool)
 
     # --- one host ---
 
@@ -278,6 +274,21 @@ def is_loopback(url: str) -> bool:
     except ValueError:
         return host == "localhost"
     return address.is_loopback or address.is_unspecified
+
+
+def make(pool: Pool, around: Surroundings) -> SshEngine:
+    words = (around.agent, around.settings, around.urls, around.house, around.token_for)
+    return SshEngine(around.home, pool, *words, listens_at=around.listens_at)
+
+
+KIND = EngineKind(
+    name="ssh",
+    says="nodes on hosts that the server reaches by ssh",
+    options=ALL,
+    read=read_options,
+    make=make,
+    proves_death=True,
+)
 
 
 def _proves_conformance(engine: SshEngine) -> Engine:

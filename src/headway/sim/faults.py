@@ -256,7 +256,7 @@ class Weather:
         """Its operator gives the pool another lease; who is cut off does not hear of it."""
         lease_s = self.world.chance.choice(LEASES_S)
         pool = self.simulation.pool
-        asked = SetPool(pool.name, {"lease": lease_s}, engines={pool.engine: lambda pool: pool})
+        asked = SetPool(pool.name, {"lease": lease_s})
         self.world.tell("server", f"is asked for a lease of {lease_s:g} s")
         self.simulation.server.ask(asked, _whatever, _whatever)
 

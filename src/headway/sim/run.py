@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from headway.core.model import Pool, Resources
+from headway.core.spec.engine import EngineRules
 from headway.settings import Settings
 from headway.sim import faults
 from headway.sim.judge import judgement
@@ -65,8 +66,9 @@ class Simulation:
         self.pool = Pool(POOL, "sim", machines, machines, lease_s=self.lease_s)
         if ordered:
             self.pool = Pool(
-                POOL, "slurm", 0, machines, lease_s=self.lease_s, idle_s=chance.choice((5.0, 60.0)), shape=SHAPE
+                POOL, "sim", 0, machines, lease_s=self.lease_s, idle_s=chance.choice((5.0, 60.0)), shape=SHAPE
             )
+        self.engines = {"sim": EngineRules(name="sim", ordered=ordered)}
         self.oracle = Oracle(self)
         self.checkpoints = Checkpoints(self)
         self.storage = SimStorage()

@@ -163,13 +163,6 @@ def release(asked: Asked) -> Answer:
     return {}
 
 
-def words(asked: Asked) -> Answer:
-    """What keeper and agent said last."""
-    node = os.path.join(own_root(), asked["node"])
-    said = [(name, tail(os.path.join(node, name))) for name in ("keeper.log", "agent.log", "agent.out")]
-    return {"words": "\n".join(f"{name}:\n{text}" for name, text in said if text)}
-
-
 def probe(urls: str, via: str) -> Answer:
     """Whether a Headway server answers from here, at one of these addresses, and how."""
     said: Answer = {}
@@ -270,7 +263,7 @@ def _read(path: str) -> str:
         return ""
 
 
-VERBS = {"look": look, "start": start, "release": release, "words": words}
+VERBS = {"look": look, "start": start, "release": release}
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import pytest
 from headway.core.errors import BadInput
 from headway.core.growth.node_names import check_node_names
 from headway.core.model import Pool
+from tests.builders import ENGINES
 
 
 def ssh(name: str, *hosts: str, former: tuple[str, ...] = ()) -> Pool:
@@ -32,6 +33,6 @@ def test_pools_that_can_name_the_same_node_are_refused(one: Pool, other: Pool, n
     for first, second in ((one, other), (other, one)):
         if node:
             with pytest.raises(BadInput, match=f'would both call a node "{node}"'):
-                check_node_names(first, [second])
+                check_node_names(first, [second], ENGINES)
         else:
-            check_node_names(first, [second])
+            check_node_names(first, [second], ENGINES)

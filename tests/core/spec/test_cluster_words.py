@@ -8,9 +8,11 @@ import pytest
 
 from headway.core.errors import BadInput
 from headway.core.model import Queue, Quota, Resources
-from headway.core.spec.pool import read_pool, show_pool, with_lease_of
+from headway.core.spec.engine import EngineRules, with_lease_of
+from headway.core.spec.pool import read_pool, show_pool
 from headway.core.spec.queue import read_licences, read_queue, show_queue
 
+ENGINES = {"local": EngineRules(name="local")}
 QUEUE: dict[str, Any] = {
     "priority": 5,
     "weight": 2.5,
@@ -53,12 +55,12 @@ def test_no_pools_is_not_any_pool() -> None:
 
 
 def test_the_words_of_a_pool_come_back() -> None:
-    assert show_pool(read_pool("lab", POOL)) == POOL
-    assert read_pool("lab", POOL).shape == Resources(2.0, 1 << 30, 1)
+    assert show_pool(read_pool("lab", POOL, ENGINES)) == POOL
+    assert read_pool("lab", POOL, ENGINES).shape == Resources(2.0, 1 << 30, 1)
 
 
 def test_nodes_stands_for_min_and_max() -> None:
-    pool = read_pool("lab", {"nodes": 3})
+    pool = read_pool("lab", {"nodes": 3}, ENGINES)
     assert (pool.nodes_min, pool.nodes_max, pool.shape) == (3, 3, None)
 
 
@@ -98,18 +100,18 @@ def test_nonsense_about_a_queue_is_refused(words: dict[str, Any], message: str) 
 )
 def test_nonsense_about_a_pool_is_refused(words: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        read_pool("lab", words)
+        read_pool("lab", words, ENGINES)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 64, "-a"])
 def test_a_name_is_a_name(name: str) -> None:
-    for read in (lambda: read_queue(name, {}), lambda: read_pool(name, {}), lambda: read_licences({name: 1})):
+    for read in (lambda: read_queue(name, {}), lambda: read_pool(name, {}, ENGINES), lambda: read_licences({name: 1})):
         with pytest.raises(BadInput, match="is not a name"):
             read()
 
 
 def test_a_lease_that_is_too_short_to_tolerate_a_cut_is_refused_with_the_one_that_works() -> None:
-    engines = {"local": with_lease_of(60.0, lambda pool: pool)}
+    engines = {"local": with_lease_of(60.0, ENGINES["local"])}
     with pytest.raises(BadInput, match='lease: "40 s" is too short') as refused:
         read_pool("lab", {"lease": "40s"}, engines)
     assert "a lease of 1 m 00 s or more" in refused.value.hint

@@ -7,11 +7,12 @@ import pytest
 from headway.core.errors import BadInput
 from headway.core.growth.grow import standing_nodes
 from headway.core.model import Pool
+from headway.core.spec.engine import EngineRules
 from headway.core.spec.hosts import Host, read_host
-from headway.core.spec.pool import Engines, read_pool, show_pool
+from headway.core.spec.pool import read_pool, show_pool
 from headway.engines.options import check_options
 
-ENGINES: Engines = {"local": lambda pool: pool, "ssh": lambda pool: pool}
+ENGINES = {"local": EngineRules(name="local"), "ssh": EngineRules(name="ssh")}
 
 
 def test_a_host_is_written_as_for_ssh() -> None:

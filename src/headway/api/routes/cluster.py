@@ -24,7 +24,6 @@ from headway.control.nodes.release import ReleaseNode
 from headway.control.views import cluster as cluster_views
 from headway.core.errors import BadInput, NotFound
 from headway.core.fields import check_keys
-from headway.core.growth.node_orders import is_ordered
 from headway.core.spec.pool import NODES_MOST, show_pool, without_ways
 from headway.core.spec.queue import show_queue
 
@@ -85,7 +84,7 @@ def _pools(router: APIRouter, services: Services) -> None:
     async def set_pool(name: str, request: Request) -> Response:
         """Create or change a pool."""
         words = await read_object(request, services.settings.request_bytes_max)
-        pool = await services.do(SetPool(name, words, actor_of(request).name, services.engines))
+        pool = await services.do(SetPool(name, words, actor_of(request).name))
         return JSONResponse({"pool": {"name": pool.name, **show_pool(pool)}})
 
     @router.get("/pools/{name}/render", responses=ANY)
@@ -140,8 +139,9 @@ def _rest(router: APIRouter, services: Services) -> None:
             raise NotFound(f'no node "{node[:80]}"', "headway nodes")
         async with revoking:
             services.signing.know(await run_in_threadpool(revoke, services.store, node))
-        pool = services.control.cycle.book.house.pools.get(known.pool)
-        again = pool is not None and not is_ordered(pool)
+        house = services.control.cycle.book.house
+        pool = house.pools.get(known.pool)
+        again = pool is not None and not house.is_ordered(pool)
         return JSONResponse({"node": {"id": node, "pool": known.pool, "given_again": again}})
 
     @router.post("/nodes/{node}/{how}", openapi_extra=body({"type": "object"}), responses=ANY)

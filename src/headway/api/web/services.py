@@ -30,7 +30,6 @@ from headway.control.views.files import price_of
 from headway.core.access.tokens import Signer
 from headway.core.files.lost_work import Price
 from headway.core.model import JobId, Node
-from headway.core.spec.pool import ONLY_LOCAL, Engines
 from headway.settings import Settings
 from headway.storage.protocol import Storage
 from headway.store.protocol import LogRange, Store
@@ -141,7 +140,6 @@ class Services:
     mono: Callable[[], float]
     about: dict[str, Any] = field(default_factory=dict)
     standing: LeaderStanding = field(default_factory=LeaderStanding)
-    engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
     ring: KeyRing = field(default_factory=lambda: KeyRing(Path("secrets.keys"), make=False))
     old_tokens: set[str] = field(default_factory=set)  # Nodes whose last sync was proven with an older key.
     examine: Callable[[], list[dict[str, Any]]] = list  # How the hosts of all pools are.

@@ -21,8 +21,6 @@ from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output
 from headway.client.connection import embedded
 from headway.core.errors import HeadwayError
-from headway.core.growth.node_orders import ORDERED_ENGINES
-from headway.core.spec.pool import ONE_SYSTEM_USER
 from headway.core.units import show_duration, show_size
 
 DISK_WARN_BYTES = 5 * 2**30
@@ -116,7 +114,12 @@ def neighbours(output: Output) -> Iterator[Check]:
     client = connect(output)
     if not client.accounts.whoami()["accounts"]:
         return
-    pools = [pool["name"] for pool in client.house.pools() if pool["rules"].get("engine", "local") in ONE_SYSTEM_USER]
+    facts = client.server().get("engines", {})
+    pools = [
+        pool["name"]
+        for pool in client.house.pools()
+        if facts.get(pool["rules"]["engine"], {}).get("one_system_user", True)
+    ]
     if pools:
         yield Check(
             "neighbours",
@@ -156,7 +159,7 @@ def servers(output: Output) -> Iterator[Check]:
         yield Check("versions", "warn", f"the server has {told['version']}, this command {__version__}", remedy)
     for trouble in told.get("troubles") or ():
         yield Check("server", "warn", trouble, "see headway server status")
-    yield from _nodes(client.nodes, client.house.pools)
+    yield from _nodes(client.nodes, client.house.pools, told.get("engines", {}))
 
 
 def hosts(output: Output) -> Iterator[Check]:
@@ -228,18 +231,21 @@ def _host(each: dict[str, Any]) -> Iterator[Check]:
         yield Check(f"{what}: way home", "fail", said, remedy)
 
 
-def _only_ordered(rules: dict[str, Any]) -> bool:
-    return rules["engine"] in ORDERED_ENGINES and not rules.get("min") and bool(rules.get("max"))
+def _only_ordered(rules: dict[str, Any], engines: dict[str, Any]) -> bool:
+    ordered = engines.get(rules["engine"], {}).get("ordered", False)
+    return ordered and not rules.get("min") and bool(rules.get("max"))
 
 
-def _nodes(ask: Callable[[], list[dict[str, Any]]], pools: Callable[[], list[dict[str, Any]]]) -> Iterator[Check]:
+def _nodes(
+    ask: Callable[[], list[dict[str, Any]]], pools: Callable[[], list[dict[str, Any]]], engines: dict[str, Any]
+) -> Iterator[Check]:
     give_up_at = time.monotonic() + 10.0
     found = ask()
     known = pools() if not found else []
     if not found and not known:
         yield Check("nodes", "fail", "there is no pool, so no node", "headway pool set local engine=local nodes=1")
         return
-    if known and all(_only_ordered(each["rules"]) for each in known):
+    if known and all(_only_ordered(each["rules"], engines) for each in known):
         names = ", ".join(str(each["name"]) for each in known)
         yield Check("nodes", "ok", f"none now; they are ordered from {names} when jobs need them")
         return

@@ -7,7 +7,7 @@ neighbours. Changes take effect with the next plan. Nothing here ends a running 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.control.state.cluster_config import DEFAULT, nearest
@@ -17,7 +17,7 @@ from headway.core.growth.node_names import check_node_names
 from headway.core.job.events import Event
 from headway.core.job.signals import StopDecided
 from headway.core.model import Cause, Node, NodeId, Pool, Queue, State
-from headway.core.spec.pool import LEAVING, ONLY_LOCAL, Engines, read_pool, show_pool, taking_over, with_leases_of
+from headway.core.spec.pool import LEAVING, read_pool, show_pool, taking_over, with_leases_of
 from headway.core.spec.queue import read_licences, read_queue, show_queue
 
 Words = Mapping[str, Any]
@@ -74,14 +74,13 @@ class SetPool:
     name: str
     changes: Words
     by: str = ""
-    engines: Engines = field(default_factory=lambda: ONLY_LOCAL)
 
     def apply(self, tx: Transaction) -> Pool:
         house = tx.book.house
         known = house.pools.get(self.name)
-        pool = taking_over(known, read_pool(self.name, self._words(known), self.engines), tx.book.nodes)
+        pool = taking_over(known, read_pool(self.name, self._words(known), house.engines), tx.book.nodes)
         if pool != known:
-            check_node_names(pool, house.pools.values())
+            check_node_names(pool, house.pools.values(), house.engines)
             put_pool(tx, pool)
             _say(tx, "PoolChanged", {"pool": self.name, "by": self.by, **show_pool(pool)})
         return pool

@@ -31,12 +31,13 @@ from headway.control.state.working_copy import WorkingCopy, read_book
 from headway.core.errors import BadInput, HeadwayError, Unavailable, Unfinished
 from headway.core.files.checkpoints import Checkpoint
 from headway.core.files.storage_identity import is_here
-from headway.core.growth.node_orders import is_ordered, order_of
+from headway.core.growth.node_orders import order_of
 from headway.core.job.events import Event
 from headway.core.model import JobId, NodeId, Pool
 from headway.core.protocol.sync_request import SyncRequest
 from headway.core.scheduling import waiting_lines
 from headway.core.scheduling.scheduler import View
+from headway.core.spec.engine import Engines
 from headway.core.units import show_duration
 from headway.settings import Settings
 from headway.store.protocol import Committed, LeaderLost, LogRange, Store
@@ -84,7 +85,9 @@ class Cycle:
         secret: bytes = b"",
         elsewhere: Callable[[Callable[[], None]], None] = at_once,
         storage: Mapping[str, str] | None = None,
+        engines: Engines | None = None,
     ) -> None:
+        self.engines = engines or {}
         self.secret = secret
         self.storage = dict(storage or {})  # What nodes are told of it: its mark, and where it is on this host.
         self.elsewhere = elsewhere  # Where forecasts are made.
@@ -267,7 +270,7 @@ class Cycle:
             self.troubles["store"] = error.message
 
     def _read_book(self, older: View | None, now: float) -> WorkingCopy:
-        house = read_house(self.store, self.given)
+        house = read_house(self.store, self.given, self.engines)
         book = read_book(self.store, house, new_view(self.store, house, policy_of(self.settings), older, now))
         book.ordering = Memory()
         book.secret = self.secret
@@ -399,8 +402,9 @@ class Cycle:
         node = self.book.nodes.get(session.node)
         if session.node in self.book.ordering.strangers:
             return True
-        pool = self.book.house.pools.get(node.pool) if node else None
-        return pool is not None and is_ordered(pool) and order_of(session.node) not in self.book.house.orders
+        house = self.book.house
+        pool = house.pools.get(node.pool) if node else None
+        return pool is not None and house.is_ordered(pool) and order_of(session.node) not in house.orders
 
     def _other_servers(self, session: Session, full: bool) -> Reply:
         """Where to ask when this server is gone, if the node does not know it yet."""

@@ -23,7 +23,6 @@ from headway.control.nodes.sync import lose_node, machine_restarted
 from headway.control.state.transaction import Command, Transaction
 from headway.core.errors import HeadwayError, for_log
 from headway.core.growth.grow import Order, Release, grow
-from headway.core.growth.node_orders import is_ordered
 from headway.core.model import Node, NodeId, Pool
 from headway.core.spec.hosts import node_of
 from headway.core.spec.pool import LEAVING
@@ -121,13 +120,15 @@ class Performer:
 
     def render(self, name: str, nodes: int) -> dict[str, Any]:
         """What the engine of a pool would be asked for so many nodes. Nothing is asked of it."""
-        pool = self._control.cycle.book.house.pool(name)
-        return rendered(pool, self._engine(pool), nodes)
+        house = self._control.cycle.book.house
+        pool = house.pool(name)
+        return rendered(pool, self._engine(pool), nodes, house.is_ordered(pool))
 
     def release(self, node: Node) -> None:
         """Give one node back now. A standing one comes back at the next look, which also ends an order."""
-        pool = self._control.cycle.book.house.pool(node.pool)
-        if not is_ordered(pool):
+        house = self._control.cycle.book.house
+        pool = house.pool(node.pool)
+        if not house.is_ordered(pool):
             self._call(self._engine(pool).release, (node.id,))
             self._do(ReleasedByHand(node))
         self.look()
@@ -186,7 +187,7 @@ class Performer:
         engine = self._engine(pool)
         before = dict(self._control.cycle.book.nodes)
         sightings: Sightings = self._call(engine.sightings)
-        ordered = is_ordered(pool)
+        ordered = self._control.cycle.book.house.is_ordered(pool)
         asks = self._do((SawOrders if ordered else Saw)(pool, sightings, before))
         speaking = (Sight.SILENT, Sight.UP)  # An agent that is up may still be short of something.
         troubles = [

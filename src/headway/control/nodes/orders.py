@@ -13,7 +13,7 @@ from headway.control.nodes.sync import lose_node
 from headway.control.state.transaction import Transaction
 from headway.core.growth.demand import Fleet, demand
 from headway.core.growth.grow import Growth, Order, Release, Upkeep, grow_ordered
-from headway.core.growth.node_orders import ASKED, LEAVING, ORDERED, NodeOrder, is_ordered, order_of
+from headway.core.growth.node_orders import ASKED, LEAVING, ORDERED, NodeOrder, order_of
 from headway.core.job.events import Event
 from headway.core.model import Node, NodeId, Pool, Resources
 from headway.core.units import show_duration
@@ -126,8 +126,8 @@ class SawOrders:
     # --- what to ask for ---
 
     def _grow(self, tx: Transaction) -> None:
-        book, memory = tx.book, tx.book.ordering
-        fleets = {name: fleet_of(tx, pool) for name, pool in book.house.pools.items() if is_ordered(pool)}
+        book, house, memory = tx.book, tx.book.house, tx.book.ordering
+        fleets = {name: fleet_of(tx, pool) for name, pool in house.pools.items() if house.is_ordered(pool)}
         fleet = fleets.get(self.pool.name)
         if fleet is None:
             return

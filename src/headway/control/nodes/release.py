@@ -9,7 +9,7 @@ from headway.control.nodes.sync import lose_node
 from headway.control.state.cluster_config import nearest
 from headway.control.state.transaction import Transaction
 from headway.core.errors import Conflict, NotFound
-from headway.core.growth.node_orders import LEAVING, is_ordered, order_of
+from headway.core.growth.node_orders import LEAVING, order_of
 from headway.core.job.events import Event
 from headway.core.model import Node, NodeId
 
@@ -51,7 +51,7 @@ class ReleaseNode:
 
 def is_of_order(tx: Transaction, node: Node) -> bool:
     pool = tx.book.house.pools.get(node.pool)
-    return pool is not None and is_ordered(pool)
+    return pool is not None and tx.book.house.is_ordered(pool)
 
 
 @dataclass(frozen=True, slots=True)

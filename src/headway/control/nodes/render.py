@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.core.errors import BadInput
 from headway.core.growth.grow import Order, standing_nodes
-from headway.core.growth.node_orders import NodeOrder, is_ordered
+from headway.core.growth.node_orders import NodeOrder
 from headway.core.model import Pool
 from headway.engines.protocol import Engine
 
@@ -21,20 +21,20 @@ SECRET_NAME = re.compile(r"KEY|SECRET|TOKEN|PASS|CREDENTIAL|AUTH", re.IGNORECASE
 USER_IN_URL = re.compile(r"(\w://)[^/@\s]+@")
 
 
-def example_order(pool: Pool, nodes: int) -> Order:
+def example_order(pool: Pool, nodes: int, ordered: bool) -> Order:
     """An order like those that are made, with an id that none ever has by chance."""
     if not 1 <= nodes <= pool.nodes_max:
         raise BadInput(f'nodes: pool "{pool.name}" has at most {pool.nodes_max}, not {nodes}')
-    if is_ordered(pool):
+    if ordered:
         made = NodeOrder(f"{pool.name}-{'0' * 10}", pool.name, nodes, 0.0)
         return Order(made.id, pool.name, made.node_ids)
     names = standing_nodes(pool) if pool.hosts else tuple(f"{pool.name}-{each}" for each in range(1, nodes + 1))
     return Order(names[0], pool.name, names[:nodes])
 
 
-def rendered(pool: Pool, engine: Engine, nodes: int) -> dict[str, Any]:
+def rendered(pool: Pool, engine: Engine, nodes: int, ordered: bool) -> dict[str, Any]:
     """Exactly what would be sent for an order of so many nodes, but for what is secret."""
-    order = example_order(pool, nodes)
+    order = example_order(pool, nodes, ordered)
     request = engine.render(order)
     shown = {"pool": pool.name, "engine": pool.engine, "order": order.id, "nodes": list(order.nodes)}
     return {**shown, "request": _without_secrets(dict(request.text))}

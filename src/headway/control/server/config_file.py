@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from headway.core.errors import HeadwayError
 from headway.core.model import ENDS, Pool, Queue, State
 from headway.core.spec.pool import LEAVING, taking_over
 from headway.store.protocol import Batch, JobFilter, Setup, Store
@@ -69,11 +70,11 @@ def set_up(store: Store, given: Given, epoch: int, remembered: Path) -> None:
     )
 
 
-def let_go(store: Store, pools: Iterable[Pool], epoch: int) -> None:
+def let_go(store: Store, pools: Iterable[Pool], epoch: int, because: HeadwayError) -> None:
     """Let pools leave that may no longer be, whoever has set them."""
     leaving = [replace(pool, state=LEAVING, nodes_min=0, nodes_max=0) for pool in pools if pool.state != LEAVING]
     for pool in leaving:
-        log.warning("local nodes are let go: people sign in here, and local_user is not set", pool=pool.name)
+        log.warning("pool is let go", pool=pool.name, because=because.message, hint=because.hint)
     if leaving:
         store.commit(Batch(setup=Setup(pools=leaving)), epoch)
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from headway.core.errors import NotFound
 from headway.core.growth.grow import standing_nodes
 from headway.core.growth.node_orders import LEAVING as BACK
-from headway.core.growth.node_orders import NodeOrder, is_ordered, life_s, order_of
+from headway.core.growth.node_orders import NodeOrder, life_s, order_of
 from headway.core.model import Node, Pool, Queue
+from headway.core.spec.engine import Engines, rules_of
 from headway.core.spec.pool import DRAINING, LEAVING
 from headway.core.spec.schedule import Schedule
 from headway.store.protocol import Store
@@ -30,6 +31,7 @@ class ClusterConfig:
     licences: Mapping[str, int] = field(default_factory=dict)
     schedules: Mapping[str, Schedule] = field(default_factory=dict)
     orders: Mapping[str, NodeOrder] = field(default_factory=dict)
+    engines: Engines = field(default_factory=dict)
 
     def queue(self, name: str) -> Queue:
         """The queue of this name. The default one is there without anybody's doing."""
@@ -53,6 +55,10 @@ class ClusterConfig:
             raise NotFound(f'no schedule "{name}"', nearest(name, self.schedules, "headway schedule ls"))
         return known
 
+    def is_ordered(self, pool: Pool) -> bool:
+        """Whether its nodes are made when jobs need them, and given back when they are idle."""
+        return rules_of(pool, self.engines).ordered
+
     def closed_because(self, node: Node) -> str:
         """Why nothing is placed on a node by the house's own will; empty when it is open."""
         if node.draining:
@@ -64,7 +70,7 @@ class ClusterConfig:
             return "of no known pool" if self.pools else ""
         if pool.state in (DRAINING, LEAVING):
             return "draining" if pool.state == DRAINING else "leaving with its pool"
-        if is_ordered(pool):
+        if self.is_ordered(pool):
             order = self.orders.get(order_of(node.id))
             return "of no known order" if order is None else "being given back" if order.state == BACK else ""
         if pool.nodes_min == pool.nodes_max and node.id not in standing_nodes(pool):
@@ -78,10 +84,11 @@ class ClusterConfig:
             return node
         labels = {**pool.labels, **({"gpu_type": pool.gpu_type} if pool.gpu_type else {})}
         granted = node.granted
-        if pool.engine == "local" and pool.shape is not None:
-            # A local node may use what its pool says; its agent, started earlier, may still say something else.
+        rules = rules_of(pool, self.engines)
+        if rules.grants_shape and pool.shape is not None:
+            # Its agent, started before the pool said so, may still say something else.
             granted = replace(pool.shape, memory_bytes=pool.shape.memory_bytes or granted.memory_bytes)
-        if is_ordered(pool):
+        if rules.ordered:
             order, lasts_s = self.orders.get(order_of(node.id)), life_s(pool)
             until = order.until if order is not None else node.available_until
             if until is None and lasts_s is not None:
@@ -90,7 +97,7 @@ class ClusterConfig:
         return replace(node, granted=granted, zone=pool.zone or node.zone, kind=pool.kind, labels=labels)
 
 
-def read_house(store: Store, pools: Iterable[Pool] = ()) -> ClusterConfig:
+def read_house(store: Store, pools: Iterable[Pool] = (), engines: Engines | None = None) -> ClusterConfig:
     """The rules as the store has them. The pools that are given stand in for those that it lacks."""
     return ClusterConfig(
         {**{pool.name: pool for pool in pools}, **{pool.name: pool for pool in store.pools()}},
@@ -98,6 +105,7 @@ def read_house(store: Store, pools: Iterable[Pool] = ()) -> ClusterConfig:
         store.licences(),
         {schedule.name: schedule for schedule in store.schedules()},
         {order.id: order for order in store.orders()},
+        engines or {},
     )
 
 

@@ -10,17 +10,17 @@ import re
 from collections.abc import Iterable
 
 from headway.core.errors import BadInput
-from headway.core.growth.node_orders import is_ordered
 from headway.core.model import NodeId, Pool
+from headway.core.spec.engine import Engines, rules_of
 from headway.core.spec.hosts import node_of
 
 ORDER = "[0-9a-f]{10}"
 
 
-def check_node_names(pool: Pool, others: Iterable[Pool]) -> None:
+def check_node_names(pool: Pool, others: Iterable[Pool], engines: Engines) -> None:
     """Refuse a pool one of whose nodes would be called like one of another pool."""
     for other in others:
-        shared = _shared(pool, other) if other.name != pool.name else ""
+        shared = _shared(pool, other, engines) if other.name != pool.name else ""
         if shared:
             raise BadInput(
                 f'pools "{pool.name}" and "{other.name}" would both call a node "{shared}"',
@@ -28,14 +28,15 @@ def check_node_names(pool: Pool, others: Iterable[Pool]) -> None:
             )
 
 
-def _shared(one: Pool, other: Pool) -> NodeId:
+def _shared(one: Pool, other: Pool, engines: Engines) -> NodeId:
     """A node that both can name; empty when there is none."""
     for first, second in ((one, other), (other, one)):
+        numbered = not first.hosts and not rules_of(first, engines).ordered
+        ordered = rules_of(second, engines).ordered
         for node in _hosts(first):
-            if node in _hosts(second) or (not second.hosts and re.fullmatch(_pattern(second), node)):
+            if node in _hosts(second) or (not second.hosts and re.fullmatch(_pattern(second, ordered), node)):
                 return node
-        numbered = not first.hosts and not is_ordered(first)
-        if numbered and is_ordered(second) and re.fullmatch(f"{re.escape(second.name)}-{ORDER}", first.name):
+        if numbered and ordered and re.fullmatch(f"{re.escape(second.name)}-{ORDER}", first.name):
             return f"{first.name}-1"
     return ""
 
@@ -44,6 +45,6 @@ def _hosts(pool: Pool) -> list[NodeId]:
     return [node_of(pool.name, host) for host in (*pool.hosts, *pool.former_hosts)]
 
 
-def _pattern(pool: Pool) -> str:
+def _pattern(pool: Pool, ordered: bool) -> str:
     """All that a pool without hosts calls its nodes, now or when it has more of them."""
-    return rf"{re.escape(pool.name)}-" + (rf"{ORDER}-\d+(-r\d+)?" if is_ordered(pool) else r"\d+")
+    return rf"{re.escape(pool.name)}-" + (rf"{ORDER}-\d+(-r\d+)?" if ordered else r"\d+")

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from headway.core.model import JobId, NodeId, Pool, PoolName
 from headway.core.units import duration_s
 
-ORDERED_ENGINES = frozenset({"slurm"})
-"""Engines whose nodes are made when jobs need them, and given back when they are idle."""
-
 ASKED, ORDERED, LEAVING = "asked", "ordered", "leaving"
 NODE = re.compile(r"(?P<order>.+?)-(?P<index>\d+)(?:-r\d+)?")
 
@@ -35,10 +32,6 @@ class NodeOrder:
     @property
     def node_ids(self) -> tuple[NodeId, ...]:
         return tuple(f"{self.id}-{index}" for index in range(self.nodes))
-
-
-def is_ordered(pool: Pool) -> bool:
-    return pool.engine in ORDERED_ENGINES
 
 
 def order_of(node: NodeId) -> str:

@@ -6,30 +6,25 @@ The engine's own words travel as `options` and are checked by the engine. Queues
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
 from headway.core.errors import BadInput
 from headway.core.fields import check_keys, kind_of, one_of, whole
 from headway.core.model import BESIDE_OPTIONS, NodeId, Pool, Resources
+from headway.core.spec.engine import Engines
 from headway.core.spec.hosts import node_of, read_hosts
 from headway.core.spec.queue import ENTRIES_MAX, check_name
 from headway.core.spec.scheduling import LABEL
-from headway.core.units import duration_s, show_duration, size_bytes
+from headway.core.units import duration_s, size_bytes
 
 NODES_MOST = 10_000
 OPTIONS_BYTES_MAX = 64 << 10
-# Where an engine can prove that a node is dead, its lease may be long.
-LEASES_S = {"local": 86400.0}
-LEASE_S = 1800.0
-ONE_SYSTEM_USER = frozenset({"local", "ssh", "slurm"})
-"""Engines where everybody's ranks run as the one system user who owns the agent."""
-
 OPEN, DRAINING, LEAVING = "open", "draining", "leaving"
 KEYS = {
-    "engine": "how its nodes are got: local, ssh or slurm",
-    "hosts": "the machines that it consists of, as ssh is asked for them: host, user@host or user@host:port",
+    "engine": "how its nodes are got: the name of an engine",
+    "hosts": "the machines that it consists of, one each: host, user@host or user@host:port",
     "nodes": "how many nodes it has; the same as min and max",
     "min": "how many nodes it always has",
     "max": "how many nodes it may have",
@@ -48,17 +43,11 @@ KEYS = {
 }
 
 
-Engines = Mapping[str, Callable[[Pool], Pool]]
-"""The engines that there are; each reads what a pool says to it and answers the pool as it takes it, or BadInput."""
-
-ONLY_LOCAL: Engines = {"local": lambda pool: pool}
-
-
-def read_pool(name: str, raw: Mapping[str, Any], engines: Engines = ONLY_LOCAL) -> Pool:
+def read_pool(name: str, raw: Mapping[str, Any], engines: Engines) -> Pool:
     """A checked pool, or BadInput naming field, value and a way out."""
     check_name(name, "pool")
     check_keys(raw, KEYS, f"pool {name}")
-    engine = one_of(raw.get("engine", "local"), "engine", tuple(engines))
+    engine = one_of(raw.get("engine", next(iter(engines), "")), "engine", tuple(engines))
     options = _options(raw.get("options"))
     if raw.get("hosts") is not None:
         options["hosts"] = read_hosts(raw["hosts"])
@@ -77,7 +66,7 @@ def read_pool(name: str, raw: Mapping[str, Any], engines: Engines = ONLY_LOCAL) 
         nodes_max=most,
         kind=one_of(raw.get("kind", "on-demand"), "kind", ("on-demand", "spot")),
         price_per_hour=float(price),
-        lease_s=_duration(raw.get("lease"), "lease", LEASES_S.get(engine, LEASE_S)),
+        lease_s=_duration(raw.get("lease"), "lease", engines[engine].lease_s),
         idle_s=_duration(raw.get("idle"), "idle", 600.0),
         options=options,
         shape=shape,
@@ -86,22 +75,7 @@ def read_pool(name: str, raw: Mapping[str, Any], engines: Engines = ONLY_LOCAL) 
         labels={key: str(value)[:200] for key, value in _pairs(raw.get("labels"), "labels")},
         state=one_of(raw.get("state", OPEN), "state", (OPEN, DRAINING)),
     )
-    return engines[engine](pool)
-
-
-def with_lease_of(least_s: float, read: Callable[[Pool], Pool]) -> Callable[[Pool], Pool]:
-    """A reader that takes no pool with a lease below this: see what a lease tolerates, in the page on the protocol."""
-
-    def checked(pool: Pool) -> Pool:
-        if pool.lease_s < least_s:
-            short, least = show_duration(pool.lease_s), show_duration(least_s)
-            raise BadInput(
-                f'lease: "{short}" is too short: half of it is less than a node may need to find its server again',
-                f"a lease of {least} or more; a cut that is shorter than half of it ends nothing",
-            )
-        return read(pool)
-
-    return checked
+    return engines[engine].read(pool)
 
 
 def with_leases_of(known: Pool | None, pool: Pool) -> Pool:

@@ -1,0 +1,8 @@
+"""The engines that there are. A new one is its own files and a line here; a pool that names none has the first."""
+
+from __future__ import annotations
+
+from headway.engines import local_kind, slurm, ssh
+from headway.engines.kinds import EngineKind
+
+KINDS: tuple[EngineKind, ...] = (local_kind.KIND, slurm.KIND, ssh.KIND)
