@@ -32,6 +32,7 @@ from headway.engines.protocol import Engine
 from headway.engines.table import KINDS
 from headway.settings import Home, Resolved, Settings, is_loopback, url_at_home
 from headway.storage.protocol import Storage
+from headway.whole_files import write_durably, write_whole
 
 ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"  # Without letters and digits that look alike.
 ID_LENGTH = 8
@@ -91,13 +92,7 @@ def read_token(home: Home) -> str:
 
 def write_token(home: Home, token: str) -> None:
     home.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = home.token_file.with_suffix(".new")
-    handle = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(token + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, home.token_file)
+    write_durably(home.token_file, token + "\n")
 
 
 def is_shared(settings: Settings) -> bool:
@@ -159,11 +154,8 @@ def set_up(store: Any, resolved: Resolved, home: Home, epoch: int, kinds: Mappin
 def write_server_file(home: Home, url: str) -> None:
     """Tell CLI and agents where the server is; renamed into place, so nobody reads half of it."""
     start = Path(f"/proc/{os.getpid()}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    draft = home.server_file.with_suffix(".new")
-    handle = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        json.dump({"url": url, "pid": os.getpid(), "start": int(start), "version": version()}, file)
-    os.replace(draft, home.server_file)
+    said = {"url": url, "pid": os.getpid(), "start": int(start), "version": version()}
+    write_whole(home.server_file, json.dumps(said))
 
 
 def check_exposure(settings: Settings) -> None:

@@ -27,6 +27,7 @@ from headway.engines.agents import agent_flags, spelled
 from headway.engines.options import check_options
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings
 from headway.settings import Home, Settings
+from headway.whole_files import write_durably, write_whole
 
 UP_WITHIN_S = 40.0
 RELEASED_WITHIN_S = 50.0
@@ -138,9 +139,7 @@ class LocalEngine:
         urls = list(self._server_urls()) if self._server_urls else []
         if urls != self._told:
             self._home.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh = self._server_file.with_name(f"servers.{os.getpid()}.new")
-            fresh.write_text(json.dumps({"url": ",".join(urls)}))
-            fresh.replace(self._server_file)
+            write_whole(self._server_file, json.dumps({"url": ",".join(urls)}))
             self._told = urls
 
     def release(self, nodes: Sequence[NodeId]) -> None:
@@ -185,26 +184,15 @@ class LocalEngine:
     def _write_agent(self, node_dir: Path) -> None:
         """Put the agent there. The same one is left alone: a keeper may be running from that very file."""
         path = node_dir / "agent.pyz"
-        if path.is_file() and path.read_bytes() == self._agent.data:
-            return
-        fresh = node_dir / "agent.pyz.new"
-        with open(fresh, "wb") as file:
-            file.write(self._agent.data)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        if not path.is_file() or path.read_bytes() != self._agent.data:
+            write_durably(path, self._agent.data)
 
     def _write_token(self, node_dir: Path) -> None:
         """Hand a node the token that is good for it alone, readable by nobody else. Its agent takes the file away."""
         self._given[node_dir.name] = self._token_for(node_dir.name)
         path, token = node_dir / "token", self._given[node_dir.name] + "\n"
-        if path.is_file() and path.read_text() == token:
-            return
-        fresh = node_dir / "token.new"
-        handle = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w") as file:
-            file.write(token)
-        fresh.replace(path)
+        if not path.is_file() or path.read_text() != token:
+            write_whole(path, token)
 
     @contextmanager
     def _alone(self, node: NodeId) -> Iterator[Path]:

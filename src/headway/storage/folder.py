@@ -40,29 +40,25 @@ class FolderStorage:
         path = self._root / check_key(key)
         with self._saying(f"take {key}"):
             self._check_itself()
-            self._make_dir(path.parent)
-            draft = self._draft(data)
-            try:
-                os.replace(draft, path)
-            except OSError:
-                with suppress(OSError):
-                    os.unlink(draft)
-                raise
-            _sync_dir(path.parent)
+            with self._draft() as (file, draft):
+                file.write(data)
+                self._finish(file, draft, path)
 
     def put_file(self, key: str, path: str) -> None:
         place = self._root / check_key(key)
         with self._saying(f"take {key}"):
             self._check_itself()
             self._make_dir(place.parent)
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())
+            with open(path, "rb") as given:
+                os.fsync(given.fileno())
             try:
                 os.replace(path, place)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                os.replace(self._copy(path), place)
+                with self._draft() as (file, draft), open(path, "rb") as source:
+                    shutil.copyfileobj(source, file, 1 << 20)
+                    self._finish(file, draft, place)
             _sync_dir(place.parent)
 
     def draft_dir(self) -> str:
@@ -107,33 +103,22 @@ class FolderStorage:
         paths = [self._root / check_key(part) for part in parts]
         with self._saying(f"join {key}"):
             self._check_itself()
-            handle, draft = tempfile.mkstemp(dir=self._root / DRAFTS)
-            try:
-                with open(handle, "wb") as file:
-                    for path in paths:
-                        self._append(path, file, digest)
-                    file.flush()
-                    os.fsync(file.fileno())
+            with self._draft() as (file, draft):
+                for path in paths:
+                    self._append(path, file, digest)
                 if digest.hexdigest() != sha256:
                     raise WrongContent(f'the parts of "{key}" are not what was announced')
-                self._make_dir(place.parent)
-                os.replace(draft, place)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(draft)
-                raise
-            _sync_dir(place.parent)
+                self._finish(file, draft, place)
 
     def identity(self, fresh: str = "") -> Identity | None:
         with self._saying("be asked for its id"):
             self._identity = self._read_identity()
             if self._identity is None and fresh:
-                draft = self._draft(fresh.encode())
-                try:
-                    os.link(draft, self._root / ID_KEY)  # Unlike a rename it leaves what somebody else has just made.
-                except FileExistsError:
-                    pass
-                finally:
+                with self._draft() as (file, draft):
+                    file.write(fresh.encode())
+                    _sync(file)
+                    with suppress(FileExistsError):
+                        os.link(draft, self._root / ID_KEY)  # Unlike a rename it leaves what somebody else has made.
                     os.unlink(draft)
                 _sync_dir(self._root)
                 self._identity = self._read_identity()
@@ -193,33 +178,24 @@ class FolderStorage:
                 found = entry.stat(follow_symlinks=False)
                 yield Kept(prefix + entry.name, found.st_size, found.st_mtime)
 
-    def _draft(self, data: bytes) -> str:
-        """The data in a file of its own, synced, ready to be renamed to where it belongs."""
-        handle, name = tempfile.mkstemp(dir=self._root / DRAFTS)
+    @contextmanager
+    def _draft(self) -> Iterator[tuple[IO[bytes], str]]:
+        """A file to write an object into, for `_finish`; nothing is left of one that was not finished."""
+        handle, draft = tempfile.mkstemp(dir=self._root / DRAFTS)
         try:
             with open(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                yield file, draft
         except BaseException:
             with suppress(OSError):
-                os.unlink(name)
+                os.unlink(draft)
             raise
-        return name
 
-    def _copy(self, path: str) -> str:
-        """A copy of a file from another disk, synced, ready to be renamed to where it belongs."""
-        handle, name = tempfile.mkstemp(dir=self._root / DRAFTS)
-        try:
-            with open(handle, "wb") as file, open(path, "rb") as source:
-                shutil.copyfileobj(source, file, 1 << 20)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(name)
-            raise
-        return name
+    def _finish(self, file: IO[bytes], draft: str, place: Path) -> None:
+        """The draft is whole: bring it to the disk, and let it be the object."""
+        self._make_dir(place.parent)
+        _sync(file)
+        os.replace(draft, place)
+        _sync_dir(place.parent)
 
     def _drop_old_drafts(self) -> None:
         """Remove what writers left that ended in the middle of a put. A young draft may still be somebody's."""
@@ -248,6 +224,11 @@ class FolderStorage:
             hint = "free some space; what could not be written is tried again" if full else ""
             self.trouble = f"the storage folder {self._root} cannot {what}: {reason}"
             raise Unavailable(self.trouble, hint) from error
+
+
+def _sync(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _sync_dir(directory: Path) -> None:

@@ -14,7 +14,7 @@ import sys
 import time
 
 from headway_agent.entrypoints import release
-from headway_agent.node.directory import LEFT, NEXT_TOKEN, ORDERED, NodeDir, remove_tree
+from headway_agent.node.directory import LEFT, NEXT_TOKEN, ORDERED, NodeDir, remove_tree, write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,10 +101,7 @@ class OrderedNode:
             os.kill(self.agent, signal.SIGUSR1)
 
     def _write_notice(self, left_s: float, why: str) -> None:
-        fresh = self.node_dir.file("notice.json.new")
-        with open(fresh, "w") as file:
-            json.dump({"seconds_left": left_s, "why": why}, file)
-        os.replace(fresh, self.node_dir.file("notice.json"))
+        write_whole(self.node_dir.file("notice.json"), {"seconds_left": left_s, "why": why})
 
     def _over(self) -> bool:
         """Whether it is time to go: there was a notice, and nothing is left to save, or no time for it."""

@@ -14,7 +14,7 @@ import os
 import zlib
 from dataclasses import dataclass
 
-from headway_agent.files.watch import write_whole
+from headway_agent.node.directory import write_whole
 from headway_agent.prepare import steps
 
 TYPE_CHECKING = False

@@ -20,7 +20,8 @@ from headway_agent.files import sdk_lines, staged_files, workdir_notes
 from headway_agent.files.file_events import STAGED
 from headway_agent.files.parts import Known
 from headway_agent.files.upload_journal import SentParts
-from headway_agent.files.watch import ASKED, NOTICE, first_output, write_whole
+from headway_agent.files.watch import ASKED, NOTICE, first_output
+from headway_agent.node.directory import write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

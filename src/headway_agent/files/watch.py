@@ -17,7 +17,7 @@ from headway_agent.files import workdir_notes
 from headway_agent.files.inotify import Watcher
 from headway_agent.files.workdir_notes import Note
 from headway_agent.node import settled_tasks
-from headway_agent.node.directory import boottime_s
+from headway_agent.node.directory import boottime_s, write_whole
 from headway_agent.prepare import steps
 
 TYPE_CHECKING = False
@@ -284,14 +284,6 @@ def asked_in(directory: str) -> dict[str, Any]:
             return dict(json.load(file))
     except (OSError, ValueError, TypeError):
         return {}
-
-
-def write_whole(path: str, content: Mapping[str, Any]) -> None:
-    """Replace a small file: a reader sees the old content or the new one."""
-    fresh = path + ".new"
-    with open(fresh, "w") as file:
-        file.write(json.dumps(content, separators=(",", ":")))  # Not `dump`, which has no fast encoder.
-    os.replace(fresh, path)
 
 
 def notice_in(directory: str) -> str:

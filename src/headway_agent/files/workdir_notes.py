@@ -10,6 +10,8 @@ import os
 import time
 from dataclasses import asdict, dataclass, field
 
+from headway_agent.node.directory import write_whole
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Sequence
@@ -37,10 +39,7 @@ def read(directory: str) -> Note | None:
 
 
 def write(directory: str, note: Note) -> None:
-    path = os.path.join(directory, NOTE)
-    with open(path + ".new", "w") as file:
-        file.write(json.dumps(asdict(note), separators=(",", ":")))
-    os.replace(path + ".new", path)
+    write_whole(os.path.join(directory, NOTE), asdict(note))
 
 
 def turning_point_ns() -> int:

@@ -14,7 +14,7 @@ from headway_agent.node import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
 POLICIES_FILE = "log_policies.json"
 
@@ -92,12 +92,22 @@ class NodeDir:
 
 
 def write_durably(path: str, content: bytes) -> None:
-    """Replace a file as a whole: readers see the old content or the new one, after a crash too."""
-    fresh = f"{path}.new-{os.getpid()}"
+    """Replace a file as a whole: readers see the old content or the new one, after a power cut too."""
+    _replace(path, content, os.fsync)
+
+
+def write_whole(path: str, content: Any) -> None:
+    """Replace a file of JSON as a whole. A power cut may leave it empty: for what ends with the boot anyway."""
+    # Not `dump`, which has no fast encoder.
+    _replace(path, json.dumps(content, separators=(",", ":")).encode(), lambda fd: None)
+
+
+def _replace(path: str, content: bytes, sync: Callable[[int], None]) -> None:
+    fresh = f"{path}.{os.getpid()}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         write_all(fd, content)
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
     os.replace(fresh, path)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import threading
 
-from headway_agent.node.directory import sync_directory, write_all
+from headway_agent.node.directory import sync_directory
 from headway_agent.objects import direct_io
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Protocol, Sequence, Union
+    from typing import Protocol, Sequence, Union
 
     Piece = Union[bytes, memoryview]
 
@@ -104,6 +104,17 @@ class Folder:
                 make_dir(directory)
                 self._unsettled.add(directory)
         return path
+
+    def put(self, key: str, content: bytes) -> None:
+        """Store a small object whole and durably, whatever other threads have under way."""
+        draft = self.draft()
+        draft.write(content)
+        draft.finish(key)
+        try:
+            sync_directory(os.path.dirname(os.path.join(self.path, key)))
+        except OSError as error:
+            raise StoreFailed(_sentence(self.path, error)) from None
+        self.check()  # Once more: what is told of as stored is where the server will look for it.
 
     def put_chunk(self, key: str, content: bytes | bytearray, sha256: str) -> None:
         raise AssertionError("no chunks where files are copied whole")
@@ -248,38 +259,3 @@ def _read_at(fd: int, start: int, count: int) -> bytes:
 
 def _sentence(where: str, error: OSError) -> str:
     return f"the storage folder {where}: {(error.strerror or str(error)).lower()}"
-
-
-def store_in_folder(folder: str) -> Callable[[str, bytes], None]:
-    """Storage on this very host: a pack is a file, complete or absent."""
-
-    def store(key: str, content: bytes) -> None:
-        path = os.path.join(folder, key)
-        directory = os.path.dirname(path)
-        make_dir(directory)
-        fresh = f"{path}.new"
-        try:
-            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            try:
-                write_all(fd, content)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            os.replace(fresh, path)
-        except OSError:
-            _unlink(fresh)  # Half a pack would only take the room that is missing.
-            raise
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    return store
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass

@@ -12,7 +12,7 @@ import threading
 import time
 
 from headway_agent.node.directory import boottime_s
-from headway_agent.objects.folder import Folder, Missing, NotJoined, StoreFailed, StoreRefused, is_copy, store_in_folder
+from headway_agent.objects.folder import Folder, Missing, NotJoined, StoreFailed, StoreRefused, is_copy
 from headway_agent.objects.read import Stored
 from headway_agent.server_link.http import Connection, ServerHome, Unreachable
 
@@ -336,12 +336,7 @@ class RemoteStorage:
         """Store a pack of output whole, and return the mark of the place in which it is."""
         place = self._known()
         try:
-            if isinstance(place, Folder):
-                place.check()
-                store_in_folder(place.path)(key, content)
-                place.check()  # Once more: what is told of as stored is where the server will look for it.
-            else:
-                place.put(key, content)
+            place.put(key, content)
         except StoreFailed as problem:
             raise OSError(str(problem)) from None
         return place.mark

@@ -9,7 +9,7 @@ import json
 import os
 import socket
 
-from headway_agent.node.directory import NEXT_TOKEN, ORDERED, write_durably
+from headway_agent.node.directory import NEXT_TOKEN, ORDERED, write_durably, write_whole
 from headway_agent.server_link.addresses import ServerAddresses
 from headway_agent.server_link.seals import NO_CONTENT, PIECES, Numbers, Pieces, Seal, SealedCall, Unproven, sha256
 
@@ -68,9 +68,7 @@ class ServerHome:
             return
         self._servers.urls = (fresh + [url for url in known if url not in fresh])[:SERVERS_MAX]
         try:
-            with open(self._told_file + ".new", "w") as file:
-                json.dump(self._servers.urls, file)
-            os.replace(self._told_file + ".new", self._told_file)
+            write_whole(self._told_file, self._servers.urls)
         except OSError:
             pass  # What was given at the start leads there as well.
 

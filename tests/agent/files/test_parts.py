@@ -375,8 +375,7 @@ def test_a_part_that_came_short_once_is_read_again_before_its_checkpoint_counts_
 def test_the_first_pack_of_a_node_outlives_a_power_cut_with_the_directories_that_were_made_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway_agent.objects.folder import store_in_folder
-
+    folder = Folder(str(tmp_path))
     synced: list[str] = []
     real = os.fsync
 
@@ -385,11 +384,11 @@ def test_the_first_pack_of_a_node_outlives_a_power_cut_with_the_directories_that
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    store_in_folder(str(tmp_path))("logs/n1/1-1", b"x")
-    assert [name for name in synced if not name.endswith(".new")] == [".", "logs", "logs/n1"]
+    folder.put("logs/n1/1-1", b"x")
+    assert [name for name in synced if not name.startswith(".drafts/")] == [".", "logs", "logs/n1"]
     synced.clear()
-    store_in_folder(str(tmp_path))("logs/n1/1-2", b"x")
-    assert [name for name in synced if not name.endswith(".new")] == ["logs/n1"]
+    folder.put("logs/n1/1-2", b"x")
+    assert [name for name in synced if not name.startswith(".drafts/")] == ["logs/n1"]
 
 
 def _goes_past_the_cache(probe: Path) -> bool:

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from headway.core.errors import BadInput
+from headway.whole_files import write_whole
 
 FRESH_NS = 2_000_000_000
 BLOCK_BYTES = 1 << 20
@@ -49,11 +50,9 @@ class StatCache:
     def save(self) -> None:
         if not self._changed and len(self._seen) == len(self._known):
             return
-        fresh = self.file.with_suffix(f".new-{os.getpid()}")
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh.write_text(json.dumps(self._seen))
-            os.replace(fresh, self.file)
+            write_whole(self.file, json.dumps(self._seen))
         except (OSError, ValueError):
             pass  # A full disk, or a name that is not UTF-8: the next time it is read again.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 
 from headway.core.errors import OperatorError
 from headway.settings import Home
+from headway.whole_files import write_whole
 
 
 def token_for(home: Home, urls: str) -> str:
@@ -35,11 +35,7 @@ def save(home: Home, url: str, token: str) -> None:
     if token:
         known[plain(url)] = token
     home.config.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = home.logins_file.with_suffix(f".{os.getpid()}")
-    handle = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        json.dump(known, file, indent=1)
-    os.replace(draft, home.logins_file)
+    write_whole(home.logins_file, json.dumps(known, indent=1))
 
 
 def plain(url: str) -> str:

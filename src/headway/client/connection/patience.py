@@ -7,11 +7,11 @@ be a wrong address, and whoever mistyped it wants to know soon. Imports cost tim
 from __future__ import annotations
 
 import json
-import os
 import socket
 import time
 
 from headway.settings import Home
+from headway.whole_files import write_whole
 
 STRANGER_S_MAX = 15.0  # Longer than a take-over lasts (5 s), and than a server takes to be started again.
 NO_SUCH_NAME_S_MAX = 3.0
@@ -64,11 +64,9 @@ class Acquaintances:
         if url in met:
             return
         newest = dict(sorted({**met, url: time.time()}.items(), key=lambda each: -each[1])[:MET_MOST])
-        draft = self._file.with_suffix(f".{os.getpid()}")
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft.write_text(json.dumps(newest))
-            os.replace(draft, self._file)
+            write_whole(self._file, json.dumps(newest))
         except OSError:
             pass
 

@@ -11,12 +11,12 @@ import binascii
 import os
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from headway.core.errors import OperatorError
 from headway.core.spec.secrets import Secret
+from headway.whole_files import write_durably, write_first
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -76,9 +76,7 @@ class KeyRing:
 
     def write(self, keys: Mapping[str, bytes]) -> None:
         """Have these keys in the file from now on, in this order; a crash leaves the file of before, or this one."""
-        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
-        _write_privately(draft, "".join(key_line(name, key) for name, key in keys.items()))
-        os.replace(draft, self.path)
+        write_durably(self.path, "".join(key_line(name, key) for name, key in keys.items()))
 
     def _fresh(self) -> dict[str, bytes]:
         try:
@@ -98,19 +96,7 @@ class KeyRing:
 
     def _write(self, line: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
-        _write_privately(draft, line)
-        with suppress(FileExistsError):  # Somebody else was quicker.
-            os.link(draft, self.path)
-        draft.unlink()
-
-
-def _write_privately(path: Path, text: str) -> None:
-    handle = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+        write_first(self.path, line)
 
 
 def new_key_line() -> str:

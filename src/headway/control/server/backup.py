@@ -24,6 +24,7 @@ from headway.core.errors import BadInput, Conflict, NotFound, OperatorError
 from headway.core.files.manifest_seal import is_whole
 from headway.storage.protocol import Storage, check_key
 from headway.store.protocol import Store
+from headway.whole_files import write_whole
 
 NOTE, TABLES, OBJECTS = "backup.json", "database.jsonl.gz", "objects"
 FORMAT = 1
@@ -117,9 +118,7 @@ def back_up(store: Store, storage: Storage, dump: Callable[[Path, Saw], Any], to
                 problems[key] = "damaged"
     note = {"format": FORMAT, "at": now, "revision": dumped.revision, "rows": dumped.rows}
     note |= {"sha256": _sha256(to / TABLES), "objects": count, "object_bytes": size, "problems": problems}
-    draft = to / f"{NOTE}.new"
-    draft.write_text(json.dumps(note, indent=1))
-    draft.replace(to / NOTE)
+    write_whole(to / NOTE, json.dumps(note, indent=1))
     return note
 
 

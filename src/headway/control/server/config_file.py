@@ -18,6 +18,7 @@ from headway.core.errors import HeadwayError
 from headway.core.model import ENDS, Pool, Queue, State
 from headway.core.spec.pool import LEAVING, taking_over
 from headway.store.protocol import Batch, JobFilter, Setup, Store
+from headway.whole_files import write_whole
 
 log = structlog.get_logger()
 UNFINISHED = frozenset(state.value for state in State if state not in ENDS)
@@ -94,6 +95,4 @@ def _read(path: Path) -> dict[str, list[str]]:
 
 
 def _write(path: Path, **names: Iterable[str]) -> None:
-    draft = path.with_suffix(".new")
-    draft.write_text(json.dumps({what: sorted(each) for what, each in names.items()}))
-    draft.replace(path)
+    write_whole(path, json.dumps({what: sorted(each) for what, each in names.items()}))
