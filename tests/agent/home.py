@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from headway_agent.decide.decide import digest_of
+from headway_wire.digests import digest_of
 from tests.agent.sealed_home import HELLO, proven, seal
 from tests.waiting import PATIENCE_S, wait_until
 

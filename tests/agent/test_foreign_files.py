@@ -14,11 +14,12 @@ from headway_agent.checkpoints.roots import PREFIX
 from headway_agent.files import occupants, restore, returned_files
 from headway_agent.files.occupants import Occupant
 from headway_agent.files.parts import Known, send_files
-from headway_agent.files.restore import Bad, look, sealed
+from headway_agent.files.restore import Bad, look
 from headway_agent.files.task_files import TaskFiles, write_restored
 from headway_agent.files.workdir import Workdir
 from headway_agent.files.workdir_notes import Note, turning_point_ns
 from headway_agent.objects.folder import Folder, put
+from headway_wire.manifest_seal import sealed
 
 
 class Saved:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from headway.engines import agent_zip
-from headway_agent.decide import decide
 from headway_agent.node.directory import boottime_s
 from tests.agent.home import Node, alive
 from tests.waiting import PATIENCE_S, wait_until
@@ -215,12 +214,6 @@ def commands() -> list[str]:
             except OSError:
                 continue
     return found
-
-
-def test_digests_are_those_of_the_protocol() -> None:
-    assert decide.digest_of({}) == "0" * 16
-    pairs = {"a/1/0": "go", "b/1/0": "claim"}
-    assert decide.digest_of(pairs) == decide.digest_of(dict(reversed(pairs.items())))
 
 
 def test_output_is_exact_across_many_deaths_of_the_agent(node: Node, headway_home: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from headway.control.leader.cycle import Cycle, PendingCommand, Published
 from headway.control.state.transaction import Command
 from headway.core.model import Pool
-from headway.core.protocol.sync_request import read_sync
+from headway.core.protocol import read_sync
 from headway.settings import Settings
 from headway.store.protocol import Store
 from tests.builders import ENGINES, NOW

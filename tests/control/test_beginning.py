@@ -10,7 +10,7 @@ from headway.control.jobs.commands import Stop, Submit
 from headway.core.job.lifecycle import step
 from headway.core.job.signals import ClaimOverdue, TaskEnded
 from headway.core.model import Cause, State
-from headway.core.protocol.sync_request import read_sync
+from headway.core.protocol import read_sync
 from headway.store.memory.store import MemoryStore
 from headway_agent.decide import decide as agent
 from headway_agent.decide.decide import Answered, Exit, Go, Held, Hold, KeeperListed, NotAnswered, RankExited, TaskOver

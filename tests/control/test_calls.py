@@ -11,7 +11,7 @@ from headway.control.jobs.commands import Submit
 from headway.control.leader.engine_calls import Saw
 from headway.control.nodes.sync import LateCall, StaleAgent
 from headway.core.model import Job, Pool, State
-from headway.core.protocol.sync_request import read_sync
+from headway.core.protocol import read_sync
 from headway.engines.protocol import Sight, Sighting, Sightings
 from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Store

@@ -18,7 +18,7 @@ from headway.control.leader.thread import ControlThread
 from headway.core.access.actor import Actor
 from headway.core.errors import Unavailable
 from headway.core.model import Pool
-from headway.core.protocol.sync_request import read_sync
+from headway.core.protocol import read_sync
 from headway.engines.protocol import Sightings
 from headway.settings import Settings
 from headway.store.memory.store import MemoryStore

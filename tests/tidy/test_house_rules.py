@@ -44,7 +44,7 @@ NOT_OF_ENGINES = {
 LEFTOVERS = re.compile(r"\b(TO[D]O|FIX[M]E|XX[X]|HAC[K])\b")
 FOREIGN = re.compile(r"pypi\.org|pythonhosted\.org|npmjs\.|debian\.org|anaconda\.|(?<![\w.~}$-])/(?:[w]ork|[r]oot)/")
 # What runs on nodes, with any Python from 3.8 on: the agent, and the SDK that it puts in the way of jobs.
-ON_NODES = ("src/headway_agent/", "src/headway/training/", "src/headway/__init__.py")
+ON_NODES = ("src/headway_agent/", "src/headway_wire/", "src/headway/training/", "src/headway/__init__.py")
 # Libraries of users, loaded only by those who use them.
 OF_USERS = {"cloudpickle", "torch"}
 # A program that says itself what it needs is run by uv, which sees to that: no other file of the agent imports it.
@@ -198,7 +198,7 @@ def test_what_runs_on_nodes_is_written_in_python_3_8() -> None:
 
 
 def test_what_runs_on_nodes_needs_nothing_but_the_standard_library() -> None:
-    known = (set(sys.stdlib_module_names) - NEWER_THAN_38) | {"headway_agent", "headway"} | OF_USERS
+    known = (set(sys.stdlib_module_names) - NEWER_THAN_38) | {"headway_agent", "headway_wire", "headway"} | OF_USERS
     offenders = [
         f"{name}:{line}: {module}"
         for name in python_files(*ON_NODES)
@@ -215,7 +215,7 @@ def test_the_agent_imports_on_a_real_python_3_8() -> None:
         pytest.skip("no python3.8 on this machine")
     modules = sorted(
         name.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        for name in python_files("src/headway_agent/")
+        for name in python_files("src/headway_agent/", "src/headway_wire/")
         if not name.endswith("__main__.py") and not WITH_HEADER.match(text(name))
     )
     program = f"import importlib, sys; sys.path.insert(0, 'src'); [importlib.import_module(m) for m in {modules}]"

@@ -1,11 +1,10 @@
 """A visit to the place where a job runs: a command, a shell or a port, over two streams of frames.
 
-The frames are those of headway_agent/visits/frames.py: a letter, a length of four bytes, a content.
+The frames are those of headway_wire/frames.py: a letter, a length of four bytes, a content.
 """
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,9 +12,8 @@ from urllib.parse import quote
 
 from headway.client.connection.http import Answer, ServerLink, error_from
 from headway.core.errors import Unavailable
+from headway_wire import frames as wire
 
-HEAD = struct.Struct("!cI")
-DATA, STDERR, END, SIZE, SIGNAL, EXIT, TROUBLE = b"d", b"e", b"z", b"s", b"k", b"x", b"t"
 OPEN_S_MAX = 60.0
 
 
@@ -41,22 +39,15 @@ class Visit:
         """Send a frame; a connection that is gone says so through `frames`."""
         with self._lock:
             try:
-                self._in.send_piece(HEAD.pack(kind, len(content)) + content)
+                self._in.send_piece(wire.frame(kind, content))
             except OSError:
                 pass
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
         """What comes from the node, until it ends. A stream that broke off raises Unavailable."""
-        kept = b""
+        pieces = self._out.body(self._status, self._found)
         try:
-            for piece in self._out.body(self._status, self._found):
-                kept += piece
-                while len(kept) >= HEAD.size:
-                    kind, size = HEAD.unpack_from(kept)
-                    if len(kept) < HEAD.size + size:
-                        break
-                    content, kept = kept[HEAD.size : HEAD.size + size], kept[HEAD.size + size :]
-                    yield kind, content
+            yield from wire.frames(lambda: next(pieces, b""))
         except OSError:
             raise Unavailable("the connection to the job broke off", "the job itself goes on; try again") from None
 

@@ -384,13 +384,3 @@ class Policy:
     bonus_per_hour: float = 2.0  # What an hour of age counts in `throughput`.
     # `las`: after how many GPU-seconds (of CPU jobs: CPU-seconds) a job steps down to the next level.
     service_steps: tuple[float, ...] = (3600.0, 36000.0)
-
-
-def task_key(job: JobId, attempt: int, index: int) -> str:
-    """The name of a task on the wire: job, attempt and index. The attempt in it is the fence."""
-    return f"{job}/{attempt}/{index}"
-
-
-def split_key(key: str) -> tuple[JobId, int, int]:
-    job, attempt, index = key.split("/")
-    return job, int(attempt), int(index)

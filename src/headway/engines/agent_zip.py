@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-PACKAGE = "headway_agent"
+PACKAGE, WIRE = "headway_agent", "headway_wire"
 SHIM = "headway_shim"
 MAIN = f"import sys\n\nfrom {PACKAGE}.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
 # The earliest time that a zip file can hold: no clock may enter the bytes.
@@ -28,7 +28,9 @@ class AgentZip:
 
 def build() -> AgentZip:
     """Pack the installed agent."""
-    return pack({"__main__.py": MAIN.encode(), **_sources(files(PACKAGE), f"{PACKAGE}/"), **shim()})
+    sources = {f"{name}/": files(name) for name in (PACKAGE, WIRE)}
+    found = {path: content for prefix, folder in sources.items() for path, content in _sources(folder, prefix).items()}
+    return pack({"__main__.py": MAIN.encode(), **found, **shim()})
 
 
 def shim() -> dict[str, bytes]:

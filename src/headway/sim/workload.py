@@ -14,7 +14,7 @@ from headway.control.jobs.commands import ForgetJob, Retry, Stop, Submit
 from headway.control.jobs.derive import Preempt
 from headway.control.state.transaction import Command
 from headway.core.errors import Conflict, NotFound, UserError
-from headway.core.model import Job, JobId, Resources, split_key
+from headway.core.model import Job, JobId, Resources
 from headway.core.spec.job import JobSpec
 from headway.core.spec.program import PLATFORM_MAX, ProgramSpec, RetryPolicy
 from headway.sim.faults import DEAFENS, UPSETS
@@ -23,6 +23,7 @@ from headway.sim.judge.checkpoints import EVERY_S
 from headway.sim.node import habits
 from headway.sim.node.habits import Habit
 from headway.sim.node.machine import Script
+from headway_wire.tasks import split_key
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation

@@ -69,7 +69,6 @@ from headway_agent.decide.sync_request import (
     LAZY_AFTER_S,
     POLL_WAIT_S,
     change,
-    digest_of,
     enter,
     next_call,
     set_duty,
@@ -84,7 +83,7 @@ if TYPE_CHECKING:
     from headway_agent.decide.facts_and_acts import Act, Fact
 
 __all__ = [
-    "decide", "next_call", "sync_body", "digest_of", "LAZY_AFTER_S", "POLL_WAIT_S", "NodeState", "NodeTask",
+    "decide", "next_call", "sync_body", "LAZY_AFTER_S", "POLL_WAIT_S", "NodeState", "NodeTask",
     "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
     "Exit", "Stays", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
     "Preparing", "PrepareFailed", "LimitReached", "Dumped", "CheckpointBad", "CheckpointStored", "ArtifactStored",

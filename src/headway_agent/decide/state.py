@@ -35,7 +35,6 @@ REPORTED = {
     REFUSED: "refused",
     UNPREPARED: "failed_prepare",
 }
-DIGESTED = frozenset({"claimed", "running", "ended"})
 
 
 @dataclass

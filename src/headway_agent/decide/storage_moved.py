@@ -12,6 +12,7 @@ from headway_agent.decide.facts_and_acts import Hold, KeepAgain, Move, Salvage
 from headway_agent.decide.outcomes import how_ended
 from headway_agent.decide.state import ENDED, GOING, HOLDING, OVER, PREPARING, UNPREPARED, NodeTask
 from headway_agent.decide.sync_request import enter
+from headway_wire import storage_marks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def is_here(told: str, here: str | None) -> bool:
-    """Whether what was stored under this mark lies in the place of that one. (The server asks the same.)"""
-    return here is None or told == here or (not told and here.endswith(".1"))
+    """Whether what was stored under this mark lies where the server looks, as far as it has told where that is."""
+    return here is None or storage_marks.is_here(told, here)
 
 
 def heard(state: NodeState, told: Mapping[str, Any] | None, now: float, acts: list[Act]) -> None:

@@ -5,17 +5,11 @@ Pure, like decide.py beside it. `next_call` says whether a sync is due, `sync_bo
 
 from __future__ import annotations
 
-try:  # The bare module costs no memory; hashlib brings OpenSSL with it, which is 4 MB.
-    from _blake2 import blake2b
-except ImportError:  # pragma: no cover
-    from hashlib import blake2b
-
 from headway_agent.decide import unconfirmed_files
 from headway_agent.decide.facts_and_acts import LOST, UNKEPT, WAIT, unkept_words
 from headway_agent.decide.outcomes import were_cut_off
 from headway_agent.decide.state import (
     CLAIMED,
-    DIGESTED,
     ENDED,
     GOING,
     OVER,
@@ -27,28 +21,17 @@ from headway_agent.decide.state import (
     NodeState,
     NodeTask,
 )
+from headway_wire.digests import share, shown
+from headway_wire.sync import DIGESTED, PROTOCOL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping
 
 GATHER_S = 0.02  # So long ends are gathered whose places others have taken already.
-PROTOCOL = 1
 POLL_WAIT_S = 20.0
 LAZY_AFTER_S = 1.0  # News that nobody waits for may ride along with other news for so long,
 SOON_S = 0.1  # and so long a start of which the server does not know yet: most short tasks have ended by then.
-
-
-def digest_of(pairs: Mapping[str, str]) -> str:
-    """The digest of (task, word) pairs: XOR of blake2b-8 over "task word". The server computes the same."""
-    total = 0
-    for key, word in pairs.items():
-        total ^= mark(key, word)
-    return f"{total:016x}"
-
-
-def mark(key: str, word: str) -> int:
-    return int.from_bytes(blake2b(f"{key} {word}".encode(), digest_size=8).digest(), "big")
 
 
 def enter(state: NodeState, task: NodeTask, phase: str, now: float) -> None:
@@ -64,9 +47,9 @@ def enter(state: NodeState, task: NodeTask, phase: str, now: float) -> None:
     if before == after and after not in ("claimed", "preparing"):
         return
     if before in DIGESTED:
-        state.reports_xor ^= mark(task.key, before)
+        state.reports_xor ^= share(task.key, before)
     if after in DIGESTED:
-        state.reports_xor ^= mark(task.key, after)
+        state.reports_xor ^= share(task.key, after)
     if after is None:
         return
     if phase == ENDED and task.key in state.behind:
@@ -79,7 +62,7 @@ def enter(state: NodeState, task: NodeTask, phase: str, now: float) -> None:
 def unreport(state: NodeState, task: NodeTask) -> None:
     told = REPORTED.get(task.phase)
     if told in DIGESTED:
-        state.reports_xor ^= mark(task.key, told)
+        state.reports_xor ^= share(task.key, told)
 
 
 def change(state: NodeState, key: str, urgent: bool, now: float, within_s: float = LAZY_AFTER_S) -> None:
@@ -95,12 +78,12 @@ def set_duty(state: NodeState, key: str, word: str | None) -> None:
     if before == word:
         return
     if before is not None:
-        state.duties_xor ^= mark(key, before)
+        state.duties_xor ^= share(key, before)
     if word is None:
         del state.duties[key]
     else:
         state.duties[key] = word
-        state.duties_xor ^= mark(key, word)
+        state.duties_xor ^= share(key, word)
 
 
 def next_call(state: NodeState, now: float) -> str:
@@ -144,8 +127,8 @@ def sync_body(state: NodeState, facts: Mapping[str, Any], now: float, wait_s: fl
         "leader_epoch": state.leader_epoch,
         "full": full,
         "reports": reports,
-        "reports_digest": f"{state.reports_xor:016x}",
-        "duties_digest": f"{state.duties_xor:016x}",
+        "reports_digest": shown(state.reports_xor),
+        "duties_digest": shown(state.duties_xor),
         "marks": True,
         "storage": state.storage,  # Where all lies that this call tells of.
         "logs": [dict(vars(piece)) for piece in state.ranges],

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from headway_agent.decide.state import ENDED, HOLDING, LINED, OVER, PREPARING, REFUSED
 from headway_agent.decide.sync_request import change, enter
+from headway_wire.sync import CALLED_BACK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping
 
     from headway_agent.decide.state import NodeState, NodeTask
-
-CALLED_BACK = "called_back"
 
 
 def set_behind(state: NodeState, task: NodeTask, before: str) -> None:

@@ -11,6 +11,7 @@ from headway_agent.checkpoints.completeness import STRENGTH
 from headway_agent.files.parts import signature_of
 from headway_agent.node.directory import remove_tree, write_all
 from headway_agent.objects.folder import Missing
+from headway_wire.manifest_seal import is_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 READ_BYTES_MAX = 16 << 20
 READ_TRIES = 3
-SEAL = b',"sha256":"%s"}'
 
 
 class Bad(Exception):
@@ -88,23 +88,6 @@ def _known(objects: Objects, key: str) -> dict[str, Any]:
     except Bad as problem:
         problem.key = key
         raise
-
-
-def sealed(manifest: bytes) -> bytes:
-    """A manifest that ends with the hash of what it says without it: damage on the way back is seen."""
-    import hashlib
-
-    return manifest[:-1] + SEAL % hashlib.sha256(manifest).hexdigest().encode()
-
-
-def is_whole(manifest: bytes) -> bool:
-    """Whether it says what it was sealed with. Those of older agents have no seal, and are taken as they are."""
-    import hashlib
-
-    said, seal = manifest[: -len(SEAL % (b"0" * 64))], manifest[-len(SEAL % (b"0" * 64)) :]
-    if not seal.startswith(SEAL[: SEAL.index(b"%")]):
-        return True
-    return seal == SEAL % hashlib.sha256(said + b"}").hexdigest().encode()
 
 
 def read_manifest(objects: Objects, key: str) -> dict[str, Any]:

@@ -15,13 +15,13 @@ from headway_agent.checkpoints import completeness, rounds
 from headway_agent.checkpoints.completeness import Inspector, Knowledge, Snapshot
 from headway_agent.checkpoints.roots import PREFIX, WORKDIR
 from headway_agent.checkpoints.step_names import shard_of, step_in
-from headway_agent.decide.storage_moved import is_here
 from headway_agent.files import sdk_lines, staged_files, workdir_notes
 from headway_agent.files.file_events import STAGED
 from headway_agent.files.parts import Known
 from headway_agent.files.upload_journal import SentParts
 from headway_agent.files.watch import ASKED, NOTICE, first_output
 from headway_agent.node.directory import write_whole
+from headway_wire.storage_marks import is_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

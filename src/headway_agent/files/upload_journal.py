@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 
-from headway_agent.decide.storage_moved import is_here
+from headway_wire.storage_marks import is_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -38,11 +38,12 @@ from headway_agent.files import artifacts, sdk_lines, staged_files
 from headway_agent.files.file_events import GATHER_S, NEVER, STAGED, UNSURE, Caught, FileEvents, Printed
 from headway_agent.files.inotify import APPEARED, CLOSED, FOUND, MISSED, MOVED, WRITTEN
 from headway_agent.files.parts import Changed, send_files
-from headway_agent.files.restore import look, sealed
+from headway_agent.files.restore import look
 from headway_agent.files.task_files import TaskFiles
 from headway_agent.formats import file_formats
 from headway_agent.node.directory import boottime_s
 from headway_agent.objects.folder import StoreFailed, StoreRefused, put
+from headway_wire.manifest_seal import sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ import threading
 from headway_agent.node import processes
 from headway_agent.node.rank_places import TAG, NoPlace, place_of
 from headway_agent.server_link.http import ServerHome, Unreachable
-from headway_agent.visits import frames, terminal
-from headway_agent.visits.frames import BEAT, DATA, END, EXIT, SIGNAL, SIZE, STDERR, TROUBLE, frame
+from headway_agent.visits import terminal
 from headway_agent.visits.streams import Receiving, Sending
+from headway_wire import frames
+from headway_wire.frames import BEAT, DATA, END, EXIT, SIGNAL, SIZE, STDERR, TROUBLE, frame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -36,13 +36,13 @@ from headway_agent.decide.decide import (
     Ticked,
     Troubled,
     Upgrade,
-    digest_of,
     next_call,
     sync_body,
 )
 from headway_agent.decide.facts_and_acts import Act, Fact
 from headway_agent.decide.outcomes import name_outcome
 from headway_agent.keeper.table import Table
+from headway_wire.digests import digest_of
 
 T = "job1/1/0"
 

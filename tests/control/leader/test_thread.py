@@ -16,7 +16,7 @@ from headway.control.leader.cycle import Cycle
 from headway.control.leader.thread import ControlThread
 from headway.core.errors import BadInput, NotFound, Unavailable
 from headway.core.model import Pool, State
-from headway.core.protocol.sync_request import read_sync
+from headway.core.protocol import read_sync
 from headway.settings import Settings
 from headway.store.memory.store import MemoryStore
 from tests.builders import a_spec

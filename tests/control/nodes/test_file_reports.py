@@ -14,7 +14,7 @@ from headway.control.views.jobs import detail
 from headway.core.errors import BadInput, Conflict, HeadwayError, NotFound
 from headway.core.explain import explain_state
 from headway.core.model import Cause, Job, State
-from headway.core.protocol.sync_request import read_sync
+from headway.core.protocol import read_sync
 from headway.core.spec.job import read_spec
 from headway.store.memory.store import MemoryStore
 from tests.control.leading import Leader

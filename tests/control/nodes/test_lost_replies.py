@@ -8,7 +8,7 @@ import pytest
 
 from headway.control.jobs.commands import Stop, Submit
 from headway.core.model import State
-from headway.core.protocol.sync_request import read_sync
+from headway.core.protocol import read_sync
 from headway.store.memory.store import MemoryStore
 from headway_agent.decide import decide as agent
 from headway_agent.decide.decide import Answered, Held, KeeperListed, NotAnswered, sync_body

@@ -25,7 +25,7 @@ from headway.control.leader.thread import ControlThread
 from headway.control.nodes.sync import StaleAgent
 from headway.core.errors import BadInput, HeadwayError, NotAllowed, Unavailable, Unfinished
 from headway.core.model import Pool, State
-from headway.core.protocol.sync_request import read_sync
+from headway.core.protocol import read_sync
 from headway.settings import Settings
 from headway.store.sql.store import SqlStore
 from tests.builders import a_spec

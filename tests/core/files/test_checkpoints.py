@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.files.checkpoints import HOW, SET_ASIDE, Checkpoint, Gang, at_step, gather, newest, to_drop, unit_of
+from headway.core.files.checkpoints import SET_ASIDE, Checkpoint, Gang, at_step, gather, newest, to_drop, unit_of
 from headway.core.files.lost_work import DAMAGED, Loss, account, loss_of, set_backs
 from headway.core.job.lifecycle import step
 from headway.core.job.signals import Claimed, NodeLost, Placed, Progressed, Seat, StopDecided, TaskEnded
@@ -17,6 +17,7 @@ from headway.core.model import Attempt, Cause, Job, Outcome
 from headway.core.spec.job import JobSpec
 from headway.core.spec.program import CheckpointPolicy
 from headway.core.steps import named
+from headway_wire.sync import HOW
 
 
 def a_checkpoint(step: int, attempt: int = 1, task: int = 0, **fields: Any) -> Checkpoint:

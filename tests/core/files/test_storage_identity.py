@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.core.files.storage_identity import Identity, Place, StrangePlace, is_here, recognise, recognise_silent
+from headway.core.files.storage_identity import Identity, Place, StrangePlace, recognise, recognise_silent
+from headway_wire.storage_marks import is_here
 
 HERE = Place(1, "aaa", "17", "/srv/one", 5.0)
 MOVED = Place(2, "aaa", "18", "/srv/two", 6.0)

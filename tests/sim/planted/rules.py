@@ -22,14 +22,14 @@ from headway.core.files import checkpoints
 from headway.core.job import lifecycle, retry
 from headway.core.job.signals import TaskMissing
 from headway.core.model import Pool, State
-from headway.core.protocol.sync_request import Report
-from headway.core.protocol.words import TaskKey
 from headway.core.scheduling.fit import Room
 from headway.sim.run import Result, run_seed
 from headway.store.memory.store import MemoryStore
 from headway_agent.decide import decide as decisions
 from headway_agent.decide import storage_moved, sync_request
 from headway_agent.keeper import table as keeper_table
+from headway_wire.sync import Report
+from headway_wire.tasks import split_key, task_key
 
 Plant = Callable[[], Iterator[None]]
 PLANTS: dict[str, tuple[Plant, dict[str, float]]] = {}
@@ -161,8 +161,9 @@ def _no_journal() -> Iterator[None]:
 )
 def _no_fence() -> Iterator[None]:
     def report(self: sync.Sync, tx: Transaction, said: Report) -> None:
-        job = tx.book.jobs.get(said.task.job)
-        old(self, tx, replace(said, task=said.task._replace(attempt=job.number)) if job else said)
+        id, _, index = split_key(said.task)
+        job = tx.book.jobs.get(id)
+        old(self, tx, replace(said, task=task_key(id, job.number, index)) if job else said)
 
     old = sync.Sync._report
     with _put(sync.Sync, "_report", report), _put(sync, "_is_there", lambda *_: True):
@@ -293,9 +294,10 @@ def _risen() -> Iterator[None]:
     late=0.15,
 )
 def _no_checkpoint_fence() -> Iterator[None]:
-    def going(tx: Transaction, session: Session, key: TaskKey) -> tuple[Any, int]:
-        job = tx.book.jobs.get(key.job)
-        return (job if job is not None and job.attempt is not None else None), key.index
+    def going(tx: Transaction, session: Session, key: str) -> tuple[Any, int]:
+        id, _, index = split_key(key)
+        job = tx.book.jobs.get(id)
+        return (job if job is not None and job.attempt is not None else None), index
 
     def any_key(value: object, job: Any, folder: str) -> str:
         return str(value)

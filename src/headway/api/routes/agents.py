@@ -19,7 +19,7 @@ from headway.api.web.signed_urls import METHODS
 from headway.api.web.transfers import ranged, received, sha256_of
 from headway.core.errors import BadInput, NotAllowed, NotFound
 from headway.core.growth.node_orders import order_of
-from headway.core.protocol.sync_request import SCHEMA, read_sync
+from headway.core.protocol import SCHEMA, read_sync
 from headway.storage.protocol import Storage, WrongContent, check_key
 
 OBJECT_BYTES_MAX = 4 * 2**30 + 2**20  # An artifact above 4 GiB comes in numbered parts.

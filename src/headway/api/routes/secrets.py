@@ -15,9 +15,10 @@ from headway.control.access.audit import Recording
 from headway.control.access.secret_references import resolve
 from headway.core.errors import BadInput, HeadwayError, NotAllowed
 from headway.core.fields import check_keys
-from headway.core.model import Job, split_key
+from headway.core.model import Job
 from headway.core.spec.secret_references import check_reference
 from headway.core.spec.secrets import Secret, check_secret_name, check_value
+from headway_wire.tasks import split_key
 
 PRIVATE = {"Cache-Control": "no-store"}
 

@@ -24,6 +24,7 @@ from headway.control.jobs.visits import OpenVisit, read_ask, shown
 from headway.control.state.visit_calls import ASKED_S_MAX
 from headway.core.errors import NotFound
 from headway.core.fields import check_keys
+from headway_wire import frames
 
 HELD_BYTES_MAX = 1 << 20
 VISITS_MAX = 1000
@@ -147,9 +148,7 @@ class Board:
 
 
 def _trouble(sentence: str) -> bytes:
-    """A frame of headway_agent/visits/frames.py."""
-    said = sentence.encode()
-    return b"t" + len(said).to_bytes(4, "big") + said
+    return frames.frame(frames.TROUBLE, sentence.encode())
 
 
 def routes(services: Services) -> APIRouter:

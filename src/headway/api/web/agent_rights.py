@@ -9,8 +9,8 @@ from headway.api.web.transfers import sha256_of
 from headway.core.access.actor import Actor
 from headway.core.errors import NotAllowed
 from headway.core.model import Job, JobId
-from headway.core.protocol.sync_request import OutputRange
 from headway.storage.protocol import check_key
+from headway_wire.sync import OutputRange
 
 READ_EVERY_S = 2.0
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from headway.control.jobs.change import CHANGEABLE
 from headway.core.access.actor import ROLES
-from headway.core.files.checkpoints import HOW
 from headway.core.job.causes import TABLE
 from headway.core.job.events import KINDS
 from headway.core.model import State
@@ -18,6 +17,7 @@ from headway.core.spec.queue import KEYS as QUEUE_KEYS
 from headway.core.spec.schedule import KEYS as SCHEDULE_KEYS
 from headway.core.spec.schedule import OVERLAPS
 from headway.core.spec.scheduling import WHEN
+from headway_wire.sync import HOW
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}

@@ -20,10 +20,10 @@ from headway.control.files.bundles import BundleStore
 from headway.control.state.leader_calls import Control
 from headway.core.errors import HeadwayError, NotFound, for_log
 from headway.core.files.checkpoints import Checkpoint
-from headway.core.files.manifest_seal import is_whole
 from headway.core.model import JobId
 from headway.storage.protocol import Kept, Storage
 from headway.store.protocol import Store
+from headway_wire.manifest_seal import is_whole
 
 log = structlog.get_logger()
 

@@ -12,7 +12,8 @@ from typing import Any
 from headway.control.state.transaction import Transaction
 from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.job.events import Event
-from headway.core.model import Job, JobId, NodeId, Phase, State, Task, task_key
+from headway.core.model import Job, JobId, NodeId, Phase, State, Task
+from headway_wire.tasks import task_key
 
 COMMAND_SHOWN_MAX = 200
 

@@ -30,17 +30,18 @@ from headway.control.state.transaction import Command, Transaction
 from headway.control.state.working_copy import WorkingCopy, read_book
 from headway.core.errors import BadInput, HeadwayError, Unavailable, Unfinished
 from headway.core.files.checkpoints import Checkpoint
-from headway.core.files.storage_identity import is_here
 from headway.core.growth.node_orders import order_of
 from headway.core.job.events import Event
 from headway.core.model import JobId, NodeId, Pool
-from headway.core.protocol.sync_request import SyncRequest
 from headway.core.scheduling import waiting_lines
 from headway.core.scheduling.scheduler import View
 from headway.core.spec.engine import Engines
 from headway.core.units import show_duration
 from headway.settings import Settings
 from headway.store.protocol import Committed, LeaderLost, LogRange, Store
+from headway_wire import digests
+from headway_wire.storage_marks import is_here
+from headway_wire.sync import SyncRequest
 
 log = structlog.get_logger()
 AGAIN_MOST = 5
@@ -325,8 +326,8 @@ class Cycle:
     def reply(self, sync: Sync, now: float, mono: float, deliver: Callable[[Reply], None]) -> None:
         """Answer a sync that was saved: at once when there is news or no patience, else when there is something."""
         session, request = sync.session, sync.request
-        full = request.full or request.duties_digest != sessions.show(session.sent_digest)
-        known = session.node in self.book.nodes and request.reports_digest == sessions.show(session.reported_digest)
+        full = request.full or request.duties_digest != digests.shown(session.sent_digest)
+        known = session.node in self.book.nodes and request.reports_digest == digests.shown(session.reported_digest)
         resend = not request.full and not known
         asks = saver_questions.asks_anew(self.book, session.node, session.asked)
         said = self._say(session, now, full)
@@ -386,7 +387,7 @@ class Cycle:
             "full": full,
             "duties": to_do,
             "gone": gone,
-            "duties_digest": sessions.show(session.sent_digest),
+            "duties_digest": digests.shown(session.sent_digest),
             "resend": False,
             "safe": {},
             "agent_version": self.agent_version,

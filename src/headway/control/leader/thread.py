@@ -22,11 +22,12 @@ from headway.control.nodes.sessions import Reply
 from headway.control.nodes.sync import Sync
 from headway.control.state.transaction import Command
 from headway.core.errors import HeadwayError, Unavailable, Unfinished, for_log
-from headway.core.protocol.sync_request import SyncRequest
 from headway.core.units import show_duration
 from headway.store.protocol import LeaderLost
+from headway_wire.sync import SyncRequest
 
 QUESTIONS = (Why, WhyMany)  # They need no commit, so they make no stream.
+
 log = structlog.get_logger()
 Fail = Callable[[BaseException], None]
 STREAM = 4  # Commands that follow each other within so many `gather_s` are a stream.

@@ -22,19 +22,13 @@ from headway.core.job.events import Event
 from headway.core.job.lifecycle import ON_NODE, begins_alone
 from headway.core.job.signals import NodeLost, PendingOver, PrepareFailed, Progressed, ResumeSpoiled, StopDecided
 from headway.core.model import Cause, Job, State
-from headway.core.protocol.sync_request import (
-    BadCheckpoint,
-    Notice,
-    StackDump,
-    StoredArtifact,
-    StoredCheckpoint,
-    SyncRequest,
-)
-from headway.core.protocol.words import TaskKey, WordRefused
 from headway.core.steps import STEP, named
 from headway.core.units import show_duration
 from headway.storage.protocol import check_key
 from headway.store.protocol import Artifact
+from headway_wire.kinds import WordRefused
+from headway_wire.sync import BadCheckpoint, Notice, StackDump, StoredArtifact, StoredCheckpoint, SyncRequest
+from headway_wire.tasks import split_key
 
 log = structlog.get_logger()
 
@@ -77,7 +71,7 @@ def hear(tx: Transaction, session: Session, request: SyncRequest) -> None:
             _seen(tx, session, *pair)
 
 
-def _seen(tx: Transaction, session: Session, key: TaskKey, step: int) -> None:
+def _seen(tx: Transaction, session: Session, key: str, step: int) -> None:
     job, _ = _going(tx, session, key)
     if job is not None:
         seen = tx.book.trail.seen
@@ -105,14 +99,14 @@ def _named(entries: tuple[Any, ...], word: str) -> Iterator[tuple[str, Any]]:
     """By what an agent knows each entry again: those that were refused too, as far as they can be told apart."""
     for each in entries:
         if not isinstance(each, WordRefused):
-            yield str(each.task), getattr(each, word)
+            yield each.task, getattr(each, word)
         elif isinstance(each.entry, dict) and isinstance(each.entry.get("task"), str) and word in each.entry:
             yield each.entry["task"], each.entry[word]
 
 
-def _going(tx: Transaction, session: Session, key: TaskKey) -> tuple[Job | None, int]:
+def _going(tx: Transaction, session: Session, key: str) -> tuple[Job | None, int]:
     """The job whose newest attempt has this task going on the node that speaks; None for anybody else's words."""
-    job_id, attempt, index = key
+    job_id, attempt, index = split_key(key)
     job = tx.book.jobs.get(job_id)
     if job is None or job.attempt is None or job.number != attempt or not 0 <= index < len(job.attempt.tasks):
         return None, index
@@ -161,7 +155,7 @@ def retain(tx: Transaction, job: Job) -> None:
 def checkpoint_of(told: StoredCheckpoint, job: Job, index: int, now: float) -> Checkpoint:
     key = _key(told.key, job, "checkpoints")
     # Only our own clock decides anything, so a node says how long ago it was.
-    at = now - min(max(0.0, told.saved_ago_s), MOST_AGO_S)
+    at = now - min(max(0.0, told.saved_ago_s or 0.0), MOST_AGO_S)
     return Checkpoint(
         job.id, job.number, index, told.step, told.how, key, told.bytes, told.files, at, told.metrics,
         unit=told.unit or STEP, found=told.found, sharded=told.sharded,
@@ -182,7 +176,7 @@ def _key(value: str, job: Job, folder: str) -> str:
 
 def _bad_checkpoint(tx: Transaction, session: Session, told: BadCheckpoint) -> None:
     """A checkpoint failed its hash when it was restored: set it aside, and go on from the one before."""
-    job_id, attempt, index = told.task
+    job_id, attempt, index = split_key(told.task)
     job = tx.book.jobs.get(job_id)
     if job is None or job.attempt is None or job.number != attempt or job.state is not State.STARTING:
         return

@@ -17,8 +17,8 @@ from headway.core.files.checkpoints import AUTO, Gang, Whole
 from headway.core.files.savers import Standing
 from headway.core.job.events import Event
 from headway.core.job.signals import Progressed
-from headway.core.model import OVER, Cause, Job, NodeId, Outcome, Phase, State, task_key
-from headway.core.protocol.words import TaskKey
+from headway.core.model import OVER, Cause, Job, NodeId, Outcome, Phase, State
+from headway_wire.tasks import split_key, task_key
 
 FROM_OUTSIDE = frozenset(
     {
@@ -29,16 +29,15 @@ FROM_OUTSIDE = frozenset(
 """What ends ranks at any moment; all else may come with what they were doing."""
 
 
-def hear(
-    tx: Transaction, node: NodeId, said: Iterable[tuple[TaskKey, int]], still: Iterable[tuple[TaskKey, int]]
-) -> None:
+def hear(tx: Transaction, node: NodeId, said: Iterable[tuple[str, int]], still: Iterable[tuple[str, int]]) -> None:
     """Take in which tasks of a node had written nothing when they heard that others have saved, or still not later."""
     _take_in(tx, node, said, tx.book.trail.idle)
     _take_in(tx, node, still, tx.book.trail.still_idle)
 
 
-def _take_in(tx: Transaction, node: NodeId, said: Iterable[tuple[TaskKey, int]], into: Heard) -> None:
-    for (job_id, attempt, index), step in said:
+def _take_in(tx: Transaction, node: NodeId, said: Iterable[tuple[str, int]], into: Heard) -> None:
+    for key, step in said:
+        job_id, attempt, index = split_key(key)
         job = tx.book.jobs.get(job_id)
         if job is None or job.number != attempt:
             continue

@@ -18,6 +18,7 @@ from headway.control.state.progress_index import ProgressIndex
 from headway.control.state.working_copy import WorkingCopy
 from headway.core.job.lifecycle import ON_NODE, begins_alone
 from headway.core.model import Job, NodeId, State, Task
+from headway_wire.digests import share
 
 log = structlog.get_logger()
 Reply = dict[str, Any]
@@ -65,14 +66,14 @@ class Session:
     def report(self, key: str, phase: str) -> None:
         old = self.reported.get(key)
         if old is not None:
-            self.reported_digest ^= mark(key, old)
+            self.reported_digest ^= share(key, old)
         self.reported[key] = phase
-        self.reported_digest ^= mark(key, phase)
+        self.reported_digest ^= share(key, phase)
 
     def forget(self, key: str) -> None:
         old = self.reported.pop(key, None)
         if old is not None:
-            self.reported_digest ^= mark(key, old)
+            self.reported_digest ^= share(key, old)
 
     def forget_reports(self) -> None:
         self.reported.clear()
@@ -93,7 +94,7 @@ class Session:
         if marks != self.marks:
             self.marks, self.sent_digest = marks, 0
             for key, duty in self.sent.items():
-                self.sent_digest ^= mark(key, self.digested(duty))
+                self.sent_digest ^= share(key, self.digested(duty))
 
     def digested(self, duty: tuple[str, float]) -> str:
         return mark_of(duty) if self.marks else duty[0]
@@ -101,26 +102,17 @@ class Session:
     def send(self, key: str, duty: tuple[str, float]) -> None:
         self.unsend(key)
         self.sent[key] = duty
-        self.sent_digest ^= mark(key, self.digested(duty))
+        self.sent_digest ^= share(key, self.digested(duty))
 
     def unsend(self, key: str) -> None:
         old = self.sent.pop(key, None)
         if old is not None:
-            self.sent_digest ^= mark(key, self.digested(old))
-
-
-def mark(key: str, word: str) -> int:
-    """One entry's share of a digest. Digests are the XOR of all shares, so they can be kept by deltas."""
-    return int.from_bytes(hashlib.blake2b(f"{key} {word}".encode(), digest_size=8).digest(), "big")
+            self.sent_digest ^= share(key, self.digested(old))
 
 
 def mark_of(duty: tuple[str, float]) -> str:
     """All that tells a duty from the one before it: a stop whose grace was shortened is another stop."""
     return f"{duty[0]} {duty[1]:.1f}" if duty[1] else duty[0]
-
-
-def show(digest: int) -> str:
-    return f"{digest:016x}"
 
 
 def duty_of(job: Job, task: Task, now: float, spoiled: int = 0, called_back: bool = False) -> tuple[str, float]:

@@ -1,6 +1,6 @@
 """What nodes say: one sync of one agent, turned into signals; and what it is answered.
 
-The agent's words are read in core/protocol/sync_request.py. The fence stands in the keys: a report of an older attempt
+The agent's words are in headway_wire/sync.py. The fence stands in the keys: a report of an older attempt
 meets a job that has moved on, and is dropped by `step`.
 """
 
@@ -28,20 +28,27 @@ from headway.core.job.signals import (
     TaskEnded,
     TaskMissing,
 )
-from headway.core.model import Cause, Node, Outcome, Phase, Resources, State, split_key, task_key
-from headway.core.protocol.sync_request import (
+from headway.core.model import Cause, Node, Outcome, Phase, Resources, State
+from headway.core.protocol import without_stored
+from headway.core.records import replace
+from headway.storage.protocol import check_key
+from headway.store.protocol import LogRange
+from headway_wire.sync import (
+    CALLED_BACK,
+    DIGESTED,
+    ENDED,
+    FAILED_PREPARE,
+    PREPARING,
+    REFUSED,
+    RUNNING,
     OutputRange,
     Report,
     SavingFiles,
     SyncRequest,
     TaskOutcome,
     Trouble,
-    without_stored,
 )
-from headway.core.protocol.words import TaskKey
-from headway.core.records import replace
-from headway.storage.protocol import check_key
-from headway.store.protocol import LogRange
+from headway_wire.tasks import split_key, task_key
 
 
 class StaleAgent(HeadwayError):
@@ -97,38 +104,40 @@ class Sync:
 
     def _begun(self, tx: Transaction, report: Report) -> None:
         """A single task begins without our `go`: whatever is told of it says that it was claimed."""
-        job_id, attempt, index = report.task
+        if report.phase not in BEGUN:
+            return
+        job_id, attempt, index = split_key(report.task)
         job = tx.book.jobs.get(job_id)
-        if job is None or job.attempt is None or report.phase not in BEGUN:
+        if job is None or job.attempt is None:
             return
         if job.lined and not self.here:
             return  # The end of the task before it does not count either: both are told again.
-        if job.state is not State.STARTING and not (job.lined and report.phase == "running"):
+        if job.state is not State.STARTING and not (job.lined and report.phase == RUNNING):
             return
         if job.number == attempt and begins_alone(job) and _is_there(job.attempt, index, self.session.node):
             tx.touched.add(job_id)
-            tx.step(job, Claimed(attempt, index, report.address, report.port, report.began_ago_s))
+            tx.step(job, Claimed(attempt, index, report.address, report.port, report.began_ago_s or 0.0))
 
     def _report(self, tx: Transaction, report: Report) -> None:
         phase = report.phase
-        job_id, attempt, index = report.task
-        if phase not in UNCOUNTED:
-            self.session.report(str(report.task), phase)
+        job_id, attempt, index = split_key(report.task)
+        if phase in DIGESTED:
+            self.session.report(report.task, phase)
         if not self.here and phase in HANG_ON_STORAGE:
             return
         job = tx.book.jobs.get(job_id)
         if job is None or job.number != attempt or not _is_there(job.attempt, index, self.session.node):
             return
         tx.touched.add(job_id)
-        if phase == "preparing":
+        if phase == PREPARING:
             tx.book.trail.preparing[job_id] = (tx.now, report.detail[:200])
             return
         signal: Signal
-        if phase == "refused":
+        if phase == REFUSED:
             signal = Refused(attempt, index, report.detail[:500], report.cause == CALLED_BACK)
-        elif phase == "failed_prepare":
+        elif phase == FAILED_PREPARE:
             signal = PrepareFailed(attempt, index, _cause(report.cause, Cause.NEVER_STARTED), report.detail)
-        elif phase == "ended":
+        elif phase == ENDED:
             outcome = outcome_of(report.outcome, tx.now)
             if report.over_ago_s is not None:
                 outcome = replace(outcome, over_at=tx.now - report.over_ago_s)
@@ -147,7 +156,7 @@ class Sync:
 
     def _missing(self, tx: Transaction) -> None:
         """A full report names all that the node has: what is going there and is not named, it has not."""
-        named = {str(report.task) for report in self.request.reports}
+        named = {report.task for report in self.request.reports}
         for job in tx.book.jobs_on(self.session.node):
             for task in job.alive:
                 key = task_key(job.id, job.number, task.index)
@@ -162,16 +171,10 @@ class Sync:
 EPOCH_AHEAD_S = 10 * 365 * 86400.0
 # What an agent tells of a task's limits; the rest of its troubles is about files.
 LIMITS = {"memory": "LimitNear", "output": "LimitNear", "stalled": "LimitNear", "end": "LimitReached"}
-UNCOUNTED = frozenset({"refused", "preparing", "failed_prepare"})
-"""Phases that are not in the digest of reports: they come before the claim, or instead of it."""
-
-BEGUN = frozenset({"running", "ended"})
+BEGUN = frozenset({RUNNING, ENDED})
 """Phases that only a task can be in which was begun, or told to."""
 
-CALLED_BACK = "called_back"
-"""The cause of a refusal that the server asked for."""
-
-HANG_ON_STORAGE = frozenset({"ended", "failed_prepare"})
+HANG_ON_STORAGE = frozenset({ENDED, FAILED_PREPARE})
 """Phases that say: all that it wrote is in storage, or: storage has not what it needs."""
 
 _ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
@@ -249,7 +252,7 @@ def _had_ended(report: Report) -> bool:
     """Whether the ranks of a task ended before its machine did, and what they left is there."""
     if report.saving is not None:
         return report.saving.outcome.cause != Cause.OUTCOME_LOST
-    return report.phase == "ended" and report.outcome.cause != Cause.OUTCOME_LOST
+    return report.phase == ENDED and report.outcome.cause != Cause.OUTCOME_LOST
 
 
 def lose_node(
@@ -258,7 +261,7 @@ def lose_node(
     detail: str,
     started_anew: bool = False,
     silent_s: float = 0.0,
-    over: frozenset[TaskKey] = frozenset(),
+    over: frozenset[str] = frozenset(),
 ) -> None:
     """Every rank on this node is over: it was proven dead, or silent for a whole lease.
 
@@ -286,11 +289,11 @@ def machine_restarted(tx: Transaction, node: str, detail: str) -> None:
         tx.save_node(known, False, detail)
 
 
-def _lose_tasks(tx: Transaction, node: str, lost: NodeLost, over: frozenset[TaskKey]) -> None:
+def _lose_tasks(tx: Transaction, node: str, lost: NodeLost, over: frozenset[str]) -> None:
     for each in tx.book.jobs_on(node):
         job = tx.book.jobs[each.id]  # It may have moved up when the one before it was lost.
         tx.touched.add(job.id)
-        kept = frozenset(index for id, attempt, index in over if (id, attempt) == (job.id, job.number))
+        kept = frozenset(index for id, attempt, index in map(split_key, over) if (id, attempt) == (job.id, job.number))
         spared = kept | {task.index for task in job.alive if lost.started_anew and task.phase is Phase.SAVING}
         gone = [task.index for task in job.alive if task.node == node and task.index not in spared]
         job = saver_questions.tasks_lost(tx, job, gone) if gone else job
@@ -355,7 +358,7 @@ def _cause(word: str, otherwise: Cause) -> Cause:
 def log_range(told: OutputRange, now: float) -> LogRange:
     if told.start >= told.end:
         raise BadInput(f"log range {told.start} to {told.end} of {told.task} is empty or negative")
-    key, (job, attempt, task) = check_key(told.key), told.task
+    key, (job, attempt, task) = check_key(told.key), split_key(told.task)
     return LogRange(
         job, attempt, task, told.rank, told.stream, told.start, told.end, key, told.key_offset, now, told.crc32
     )

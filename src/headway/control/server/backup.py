@@ -21,10 +21,10 @@ from typing import Any
 
 from headway.control.files.bundles import content_key, manifest_key
 from headway.core.errors import BadInput, Conflict, NotFound, OperatorError
-from headway.core.files.manifest_seal import is_whole
 from headway.storage.protocol import Storage, check_key
 from headway.store.protocol import Store
 from headway.whole_files import write_whole
+from headway_wire.manifest_seal import is_whole
 
 NOTE, TABLES, OBJECTS = "backup.json", "database.jsonl.gz", "objects"
 FORMAT = 1

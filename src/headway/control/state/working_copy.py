@@ -13,9 +13,10 @@ from headway.control.state.cluster_config import ClusterConfig, read_house
 from headway.control.state.forecast_cache import Foresight
 from headway.control.state.progress_index import ProgressIndex
 from headway.control.state.visit_calls import PendingVisits
-from headway.core.model import Job, JobId, Node, NodeId, State, task_key
+from headway.core.model import Job, JobId, Node, NodeId, State
 from headway.core.scheduling.scheduler import View
 from headway.store.protocol import LogRange, Store, Stream
+from headway_wire.tasks import task_key
 
 TaskRef = tuple[JobId, int]
 

@@ -19,9 +19,10 @@ from headway.core.files.checkpoints import Checkpoint, unit_of
 from headway.core.files.lost_work import Price, loss_of, no_price, set_backs
 from headway.core.job.events import Event
 from headway.core.job.retry import standing
-from headway.core.model import Attempt, Job, NodeId, State, task_key
+from headway.core.model import Attempt, Job, NodeId, State
 from headway.core.spec.job import show_spec
 from headway.store.protocol import JobFilter, LogRange, Store
+from headway_wire.tasks import task_key
 
 
 def find_job(store: Store, ref: str, projects: frozenset[str] | None = None) -> Job:

@@ -14,12 +14,10 @@ from headway.core.model import JobId
 from headway.core.spec.job import JobSpec
 from headway.core.spec.program import CheckpointPolicy
 from headway.core.steps import STEP, UNITS
+from headway_wire.sync import HOW
 
 COMMITTED = "committed"
 SET_ASIDE = "set_aside"  # It failed its hash when it was restored: never used again.
-
-HOW = ("settled", "closed", "marker", "renamed", "declared")
-"""How completeness is known, from the weakest promise to the strongest."""
 
 AUTO, FIRST, ALL = "auto", "first", "all"  # Whose shares make a checkpoint, as a job may say it.
 

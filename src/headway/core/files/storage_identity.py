@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway.core.errors import OperatorError
+from headway_wire.storage_marks import mark_of
 
 
 class Identity(NamedTuple):
@@ -32,8 +33,8 @@ class Place:
 
     @property
     def mark(self) -> str:
-        """What nodes call it: another word for each turn, so for a copy of the same objects too."""
-        return f"{self.id}.{self.turn}"
+        """What nodes call it: see headway_wire/storage_marks.py."""
+        return mark_of(self.id, self.turn)
 
 
 class StrangePlace(OperatorError):
@@ -78,11 +79,3 @@ def recognise_silent(places: Sequence[Place], at: str, now: float, fresh: str, w
             f"see that it can be reached, or set storage_url back to {known.at}",
         )
     return known
-
-
-def is_here(told: str, here: str) -> bool:
-    """Whether what was told of under this mark lies in the place of that one.
-
-    An agent of an older version names no mark. Then it means the first place, which was the only one when it was made.
-    """
-    return told == here or (not told and (not here or here.endswith(".1")))

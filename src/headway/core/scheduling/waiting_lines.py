@@ -12,10 +12,11 @@ from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
 
-from headway.core.model import Job, JobId, NodeId, Phase, task_key
+from headway.core.model import Job, JobId, NodeId, Phase
 from headway.core.scheduling.capacity import Shelf
 from headway.core.scheduling.ranking import Lane, LaneName, Rank, Ranking
 from headway.core.scheduling.view import View
+from headway_wire.tasks import task_key
 
 DEPTH_MOST = 32  # Behind one place.
 SEATS_MOST = 1000  # Looked at in one plan.

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headway.core.model import Job, JobId, split_key
+from headway.core.model import Job, JobId
 from headway.sim.node.files import Directory, HeldFile
 from headway.sim.node.habits import GROWING, NUMBERED, Habit
 from headway.store.protocol import Batch, Store
+from headway_wire.tasks import split_key
 
 if TYPE_CHECKING:
     from headway.sim.node.machine import Machine, Process

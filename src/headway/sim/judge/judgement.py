@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from headway.control.state.working_copy import WorkingCopy, read_book
 from headway.core.job.causes import TABLE, Whose
-from headway.core.model import Cause, Job, JobId, Phase, State, task_key
+from headway.core.model import Cause, Job, JobId, Phase, State
 from headway.sim.judge.broken import Broken
 from headway.sim.judge.oracle import Oracle
 from headway.sim.server.ordered_engine import OrderedEngine
 from headway.store.protocol import JobFilter, LogRange
+from headway_wire.tasks import task_key
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation

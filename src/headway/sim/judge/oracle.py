@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from headway.core.invariants import broken_in, broken_on_nodes
 from headway.core.job.states import FOLLOWS, TASK_FOLLOWS
-from headway.core.model import Cause, Job, JobId, State, split_key
+from headway.core.model import Cause, Job, JobId, State
 from headway.sim.faults import LEASES_S
 from headway.sim.judge.broken import Broken
 from headway.sim.judge.leads import Leads
 from headway.sim.judge.turns import Turns
 from headway.store.protocol import Batch, Committed, Store
+from headway_wire.tasks import split_key
 
 if TYPE_CHECKING:
     from headway.sim.node.machine import Process

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headway.core.model import Job, JobId, State, split_key
+from headway.core.model import Job, JobId, State
 from headway.store.protocol import Store
+from headway_wire.tasks import split_key
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation

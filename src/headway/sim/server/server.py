@@ -14,7 +14,7 @@ from headway.control.leader.cycle import Cycle, PendingCommand
 from headway.control.state.transaction import Command
 from headway.core.errors import HeadwayError, Unavailable, Unfinished
 from headway.core.model import JobId
-from headway.core.protocol.sync_request import read_sync
+from headway.core.protocol import read_sync
 from headway.sim.judge.broken import Broken
 from headway.sim.network import Answer, Fail
 from headway.store.memory.store import MemoryStore

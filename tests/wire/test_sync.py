@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from headway.core.errors import BadInput
-from headway.core.protocol.sync_request import SCHEMA, SyncRequest, read_sync, without_stored
-from headway.core.protocol.words import TaskKey, WordRefused
+from headway.core.protocol import SCHEMA, read_sync, without_stored
 from headway_agent.decide.decide import Answered, CheckpointStored, KeeperListed, NodeState, Troubled, decide, sync_body
+from headway_wire.kinds import WordRefused
+from headway_wire.sync import SyncRequest
 
 ME = {"protocol": 1, "node": "n1", "pool": "local", "boot_id": "b", "agent_epoch": 1}
 T = "j1/1/0"
@@ -87,7 +88,7 @@ def test_an_entry_of_kept_files_that_is_wrong_is_refused_alone() -> None:
         steps={T: 4, "x": 4, "j2/1/0": -4},
     )
     assert [isinstance(each, WordRefused) for each in told.checkpoints] == [True, False, True]
-    assert [pair for pair in told.steps if not isinstance(pair, WordRefused)] == [(TaskKey("j1", 1, 0), 4)]
+    assert [pair for pair in told.steps if not isinstance(pair, WordRefused)] == [("j1/1/0", 4)]
     assert [f"{word}{each.why}"[:24] for word, each in told.refused()] == [
         "checkpoints[0].step: exp", "checkpoints[2]: expected", "artifacts[0].path: 'caf\\", "steps['x']: expected a t",
         "steps['j2/1/0']: expecte",

@@ -1,1 +1,0 @@
-"""The words of the agents' calls: how each is read, within which bounds, as typed data."""

@@ -1,0 +1,1 @@
+"""Tests of the words between a node and its server."""
