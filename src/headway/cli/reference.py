@@ -17,7 +17,7 @@ from headway.cli.frame import exits
 from headway.cli.main import ALIASES, COMMANDS, headway
 from headway.core.job.causes import TABLE, Again
 from headway.core.job.states import FOLLOWS, HEARS, MEANS
-from headway.core.spec.job import KEYS, RESOURCE_KEYS
+from headway.core.spec.job import RESOURCE_KEYS, WORDS
 from headway.settings import Settings
 
 WRITTEN = "<!-- Written by `make docs`; edit the sources, not this page. -->"
@@ -66,7 +66,7 @@ def cli_page() -> str:
         parts += command_parts(command, click.Context(command, root, info_name=name))
     aliases = ", ".join(f"`{alias}` = `{name}`" for alias, name in ALIASES.items())
     parts.append(["## Aliases", "", aliases])
-    keys = [*KEYS.items(), *((f"resources.{key}", says) for key, says in RESOURCE_KEYS.items())]
+    keys = [*WORDS.says.items(), *((f"resources.{key}", says) for key, says in RESOURCE_KEYS.items())]
     parts.append(["## Keys of a job file", "", *table(("key", "meaning"), ((f"`{key}`", says) for key, says in keys))])
     codes = table(("code", "meaning"), ((str(code), says) for code, says in exits.MEANINGS.items()))
     parts.append(["## Exit codes", "", *codes])

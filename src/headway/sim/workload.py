@@ -16,7 +16,8 @@ from headway.control.state.transaction import Command
 from headway.core.errors import Conflict, NotFound, UserError
 from headway.core.model import Job, JobId, Resources
 from headway.core.spec.job import JobSpec
-from headway.core.spec.program import PLATFORM_MAX, ProgramSpec, RetryPolicy
+from headway.core.spec.program import ProgramSpec
+from headway.core.spec.program_words import PLATFORM_MAX, RetryPolicy
 from headway.sim.faults import DEAFENS, UPSETS
 from headway.sim.judge.broken import Broken
 from headway.sim.judge.checkpoints import EVERY_S

@@ -15,7 +15,7 @@ from headway.core.job.lifecycle import step
 from headway.core.job.signals import Claimed, NodeLost, Placed, Progressed, Seat, StopDecided, TaskEnded
 from headway.core.model import Attempt, Cause, Job, Outcome
 from headway.core.spec.job import JobSpec
-from headway.core.spec.program import CheckpointPolicy
+from headway.core.spec.program_words import CheckpointPolicy
 from headway.core.steps import named
 from headway_wire.sync import HOW
 

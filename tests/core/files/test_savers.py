@@ -9,7 +9,7 @@ import pytest
 
 from headway.core.files.checkpoints import ALL, FIRST, SET_ASIDE, Checkpoint, Gang, gather, newest, to_drop
 from headway.core.files.savers import Standing, question, settle, why_incomplete
-from headway.core.spec.program import CheckpointPolicy
+from headway.core.spec.program_words import CheckpointPolicy
 
 
 def share(step: int, task: int = 0, attempt: int = 1, **fields: Any) -> Checkpoint:

@@ -12,7 +12,7 @@ from headway.core.job import retry
 from headway.core.job.signals import Claimed, PrepareFailed, Progressed, ResumeSpoiled, TaskEnded
 from headway.core.model import Cause, Job, Outcome, Phase, Retries, State
 from headway.core.spec.job import read_spec
-from headway.core.spec.program import QUICK_MAX
+from headway.core.spec.program_words import QUICK_MAX
 from headway_wire.sync import TaskOutcome
 from tests.builders import BROKEN, NOW, a_job, after, placed, running, seats, stopping
 

@@ -20,8 +20,8 @@ from headway.core.scheduling.scheduler import (
     why_all_waiting,
     why_waiting,
 )
-from headway.core.spec.job import read_spec
-from headway.core.spec.scheduling import Wishes, read_wishes, show_wishes
+from headway.core.spec.job import WORDS, read_spec, show_spec
+from headway.core.spec.scheduling import NO_WISHES, Wishes
 from tests.builders import NOW, a_job, a_node, a_spec, after, running
 
 HOUR = 3600.0
@@ -209,11 +209,12 @@ def test_wishes_read_back_as_they_are_shown() -> None:
         "estimate": "40m",
         "hold": True,
     }
-    wishes = read_wishes(words)
-    assert read_wishes(show_wishes(wishes)) == wishes
-    assert wishes.estimate_s == 2400
-    assert read_wishes({}) == Wishes()
-    assert show_wishes(Wishes()) == {}
+    plain = {"command": ["true"]}
+    spec = read_spec({**plain, **words})
+    assert read_spec(show_spec(spec)) == spec
+    assert spec.wishes.estimate_s == 2400
+    assert read_spec(plain).wishes is NO_WISHES
+    assert not {key for key, entry in WORDS.all.items() if entry.group == "wishes"} & set(show_spec(read_spec(plain)))
 
 
 @pytest.mark.parametrize(

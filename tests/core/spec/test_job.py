@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headway.core.errors import BadInput
 from headway.core.model import Resources
-from headway.core.spec.job import KEYS, JobSpec, name_for, read_spec, show_spec
+from headway.core.spec.job import WORDS, JobSpec, name_for, read_spec, show_spec
 
 BASE = {"command": ["python", "train.py"]}
 
@@ -105,7 +105,7 @@ def test_everything_that_can_be_said_is_read() -> None:
     assert (spec.resources, spec.env) == (Resources(0.5, 2**31, 8), (("A", "1"), ("B", "x")))
     assert (spec.wall_s_max, spec.grace_s, spec.log_bytes_max) == (21600.0, 60.0, 10**9)
     assert read_spec(show_spec(spec)) == spec
-    assert set(show_spec(spec)) <= set(KEYS)
+    assert set(show_spec(spec)) <= set(WORDS.says)
 
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
@@ -141,7 +141,7 @@ JUNK = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from([*KEYS, "bogus"]), JUNK))
+@given(st.dictionaries(st.sampled_from([*WORDS.says, "bogus"]), JUNK))
 def test_whatever_is_written_is_read_or_refused_and_nothing_else(raw: dict[str, Any]) -> None:
     try:
         read_spec(raw)

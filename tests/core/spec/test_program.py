@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from headway.core.errors import BadInput
 from headway.core.spec.bundle import read_manifest, stays_inside
-from headway.core.spec.job import read_spec, show_spec
+from headway.core.spec.job import WORDS, read_spec, show_spec
 from headway.core.spec.params import command_with, seed_of
-from headway.core.spec.program import ACTIONS, ENVIRONMENTS, KEYS, PLAIN, SAVED_BY, SIGNALS
+from headway.core.spec.program import PLAIN
+from headway.core.spec.program_words import ACTIONS, ENVIRONMENTS, SAVED_BY, SIGNALS
 from tests.builders import a_job
 
 BASE: dict[str, Any] = {"command": ["python", "train.py"]}
@@ -80,7 +81,7 @@ def test_bad_words_are_refused_by_name(wrong: dict[str, Any], message: str) -> N
 def test_a_job_without_any_of_it_is_plain_and_shows_nothing_of_it() -> None:
     spec = read_spec(BASE)
     assert spec.progress is PLAIN
-    assert not set(show_spec(spec)) & set(KEYS)
+    assert not set(show_spec(spec)) & {key for key, entry in WORDS.all.items() if entry.group == "progress"}
 
 
 def test_the_long_and_the_short_form_mean_the_same() -> None:

@@ -16,7 +16,7 @@ from headway.control.files.bundles import Holdings
 from headway.core.errors import BadInput, NotFound
 from headway.core.fields import check_keys
 from headway.core.spec.bundle import PACK_BYTES_MAX, read_manifest, unpack
-from headway.core.spec.program import DIGEST
+from headway.core.spec.program_words import DIGEST
 from headway.core.units import show_size
 
 FILE_BYTES_MAX = 64 * 2**30

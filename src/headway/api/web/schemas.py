@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from headway.control.jobs.change import CHANGEABLE
 from headway.core.access.actor import ROLES
 from headway.core.job.causes import TABLE
 from headway.core.job.events import KINDS
 from headway.core.model import State
-from headway.core.spec.job import KEYS, RESOURCE_KEYS
+from headway.core.spec.job import WORDS
 from headway.core.spec.pool import KEYS as POOL_KEYS
-from headway.core.spec.program import ACTIONS, ENVIRONMENTS, SAVED_BY, SIGNALS
 from headway.core.spec.queue import KEYS as QUEUE_KEYS
 from headway.core.spec.schedule import KEYS as SCHEDULE_KEYS
 from headway.core.spec.schedule import OVERLAPS
-from headway.core.spec.scheduling import WHEN
+from headway.core.spec.words import NUMBER, TEXT, WHOLE, Schema, array, obj
 from headway_wire.sync import HOW
 
-Schema = dict[str, Any]
-TEXT: Schema = {"type": "string"}
 ANYTHING: Schema = {"type": "object"}
-NUMBER: Schema = {"type": "number"}
-WHOLE: Schema = {"type": "integer"}
 TIME: Schema = {"type": ["number", "null"], "description": "seconds since 1970"}
-MAYBE_WHOLE: Schema = {"type": ["integer", "null"]}
-AMOUNT: Schema = {"type": ["number", "string"]}
 ANY_KIND: Schema = {"type": ["number", "string", "boolean", "object", "array", "null"]}
-
-
-def obj(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
-    return {"type": "object", "properties": properties, "required": list(required)}
 
 
 def words(known: Mapping[str, str], kinds: Mapping[str, Schema]) -> Schema:
@@ -40,68 +27,7 @@ def words(known: Mapping[str, str], kinds: Mapping[str, Schema]) -> Schema:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def array(of: Schema) -> Schema:
-    return {"type": "array", "items": of}
-
-
-_KINDS: dict[str, Schema] = {
-    "command": {**array(TEXT), "minItems": 1},
-    "priority": WHOLE,
-    "nodes": {**WHOLE, "minimum": 1},
-    "ranks_per_node": {**WHOLE, "minimum": 1},
-    "resources": obj(
-        cpus={**NUMBER, "description": RESOURCE_KEYS["cpus"], "minimum": 0},
-        memory={**AMOUNT, "description": RESOURCE_KEYS["memory"]},
-        gpus={**WHOLE, "description": RESOURCE_KEYS["gpus"], "minimum": 0},
-    ),
-    "env": {"type": "object", "additionalProperties": TEXT},
-    "tags": {"type": "object", "additionalProperties": TEXT},
-    "retries": {**WHOLE, "minimum": 0},
-    "max_duration": {"type": ["number", "string", "null"]},
-    "grace": AMOUNT,
-    "log_max": AMOUNT,
-    "streams": {"enum": ["merged", "split"]},
-    "environment": obj(("kind",), kind={"enum": list(ENVIRONMENTS)}, path=TEXT, digest=TEXT),
-    "inputs": {"type": "object", "additionalProperties": {"anyOf": [TEXT, obj(("url",), url=TEXT, sha256=TEXT)]}},
-    "volumes": {"type": "object", "additionalProperties": TEXT},
-    "params": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
-    "seed": {"type": ["integer", "null"], "minimum": 0},
-    "checkpoint": obj(
-        keep_last=WHOLE,
-        keep_best={"type": ["object", "null"]},
-        marker=TEXT,
-        settle=AMOUNT,
-        saved_by={"enum": list(SAVED_BY)},
-        dir={"anyOf": [TEXT, array(TEXT)]},
-    ),
-    "outputs": array(TEXT),
-    "notice": obj(signal={"enum": list(SIGNALS)}, grace=AMOUNT),
-    "retry": obj(
-        max=WHOLE,
-        on_exit_codes=array(WHOLE),
-        capacity_max=WHOLE,
-        platform_max=WHOLE,
-        quick_max=WHOLE,
-        capacity_max_per_day=MAYBE_WHOLE,
-        platform_max_per_day=MAYBE_WHOLE,
-    ),
-    "log_policies": array(obj(("pattern", "label"), pattern=TEXT, label=TEXT, action={"enum": list(ACTIONS)})),
-    "limits": obj(open_files=WHOLE, output=AMOUNT, stalled_after=AMOUNT, pending=AMOUNT, pin_cpus={"type": "boolean"}),
-    "after": array({"anyOf": [TEXT, obj(("job",), job=TEXT, when={"enum": list(WHEN)}, each={"type": "boolean"})]}),
-    "hold": {"type": "boolean"},
-    "start_at": {"type": ["number", "string", "null"]},
-    "deadline": {"type": ["number", "string", "null"]},
-    "layout": {"enum": ["spread", "pack", ""]},
-    "labels": {"type": "object", "additionalProperties": TEXT},
-    "licences": {"type": "object", "additionalProperties": {**WHOLE, "minimum": 1}},
-    "array": {**WHOLE, "minimum": 0},
-    "estimate": {"type": ["number", "string", "null"]},
-    "resume_from": obj(("job",), job=TEXT, step={"type": ["integer", "null"]}),
-}
-SPEC: Schema = {
-    **obj(("command",), **{key: {**_KINDS.get(key, TEXT), "description": says} for key, says in KEYS.items()}),
-    "additionalProperties": False,
-}
+SPEC: Schema = WORDS.schema()
 _STATE: Schema = {"enum": [state.value for state in State]}
 _CAUSE: Schema = {"enum": [*(cause.value for cause in TABLE), None]}
 SUMMARY: Schema = obj(
@@ -219,7 +145,7 @@ SCHEDULE: Schema = obj(
     job=SPEC,
 )
 PAUSE = body(obj(paused={"type": "boolean"}))
-CHANGE = body(words({key: KEYS[key] for key in CHANGEABLE}, {key: _KINDS.get(key, TEXT) for key in CHANGEABLE}))
+CHANGE = body(words(WORDS.changeable, {key: entry.schema for key, entry in WORDS.all.items()}))
 QUEUES = answers(
     200, obj(queues=array(obj(("name",), name=TEXT, rules=QUEUE, queued=WHOLE, active=WHOLE))), "the queues"
 )

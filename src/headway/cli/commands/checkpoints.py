@@ -10,9 +10,8 @@ import click
 
 from headway.cli.commands.stop_retry_rm_wait import for_each
 from headway.cli.frame import exits
-from headway.cli.frame.options import DURATION, connect, job_argument, jobs_argument, output_options
+from headway.cli.frame.options import DURATION, connect, job_argument, jobs_argument, output_options, step_of
 from headway.cli.frame.output import Output
-from headway.cli.job_flags.program import step_of
 from headway.cli.screen import jobs as job_pages
 
 

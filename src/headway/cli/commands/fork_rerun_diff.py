@@ -9,9 +9,9 @@ import click
 
 from headway.cli.commands.run import followed, show_submitted
 from headway.cli.frame import exits
-from headway.cli.frame.options import complete_job, connect, job_argument, output_options
+from headway.cli.frame.options import complete_job, connect, job_argument, output_options, step_of
 from headway.cli.frame.output import Output
-from headway.cli.job_flags.program import step_of, values
+from headway.cli.job_flags.flags import values
 from headway.cli.screen import jobs as job_pages
 
 detach_option = click.option("-d", "--detach", is_flag=True, help="Submit and return at once.")

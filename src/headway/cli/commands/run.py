@@ -6,7 +6,7 @@ Everything after the script belongs to the script. core/spec/job.py checks the d
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,8 +14,8 @@ import click
 from headway.cli.frame import exits
 from headway.cli.frame.options import connect, output_options, pair
 from headway.cli.frame.output import Output, as_yaml
-from headway.cli.job_flags.program import keeping_given, keeping_options, send
-from headway.cli.job_flags.scheduling import wish_options, wishes_given
+from headway.cli.job_flags.bundle_upload import PACKING, packing_given, send
+from headway.cli.job_flags.flags import spec_given, spec_options
 from headway.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -37,6 +37,13 @@ class JobCommand(click.Command):
         return rest
 
 
+OTHERS = {
+    **PACKING,
+    "--dry-run": click.option("--dry-run", is_flag=True, help="Print the job as YAML without submitting it."),
+    "--force": click.option("--force", is_flag=True, help="Accept it even if nothing here can run it yet."),
+}
+
+
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The flags that describe a job."""
     flags = [
@@ -44,31 +51,8 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--set", "sets", metavar="KEY=VALUE", multiple=True, help="Set one key, such as resources.gpus=2."
         ),
-        click.option("-n", "--name", help="Job name."),
-        click.option("--cpus", type=float, help="Processors per node; may be a fraction. [default: 1]"),
-        click.option("--mem", "memory", metavar="SIZE", help="Memory per node, such as 16G."),
-        click.option("--gpus", type=int, help="GPUs per node."),
-        click.option("--nodes", type=int, help="Number of nodes, all or none. [default: 1]"),
-        click.option("--ranks-per-node", type=int, help="Processes on each node. [default: 1]"),
-        click.option(
-            "--env", "envs", metavar="K[=V]", multiple=True, help="Environment variable; K alone copies yours."
-        ),
-        click.option(
-            "--env-file", "env_files", metavar="FILE", multiple=True, help="Environment variables, one K=V per line."
-        ),
-        click.option("--max-duration", metavar="TIME", help="Time limit of an attempt, such as 6h."),
-        click.option("--max-retries", "retries", type=int, help="Retries after its own failure. [default: 0]"),
-        click.option("--priority", type=int, help="Larger numbers go first. [default: 0]"),
-        click.option("--queue", help="Queue to submit to."),
-        click.option("--project", help="Project it belongs to."),
-        click.option("--pool", help="Use only this pool."),
-        click.option("--tag", "tags", metavar="K=V", multiple=True, help="Label, for finding it again."),
-        click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL. [default: 30s]"),
-        click.option("--split-streams", is_flag=True, help="Keep stdout and stderr in two logs."),
-        click.option("--workdir", metavar="DIR", help="Where it runs. [default: here]"),
-        click.option("--dry-run", is_flag=True, help="Print the job as YAML without submitting it."),
     ]
-    command = keeping_options(wish_options(command))
+    command = spec_options(command, OTHERS)
     for flag in reversed(flags):
         command = flag(command)
     return click.argument(WORDS, metavar="SCRIPT [ARGS]... | -- COMMAND...", nargs=-1, type=click.UNPROCESSED)(command)
@@ -156,7 +140,8 @@ def describe(client: Any, given: dict[str, Any]) -> PreparedJob:
     """Put file, flags and words together, and check the whole: flags win over the file."""
     from headway.client.code.prepared_job import take_packing
     from headway.client.code.script import describe_job
-    from headway.core.spec.job import KEYS, check_keys, read_spec
+    from headway.core.spec.job import WORDS as JOB_WORDS
+    from headway.core.spec.job import check_keys, read_spec
 
     words, verbatim = given.pop(WORDS), given.pop(VERBATIM)
     file = given.pop("file")
@@ -169,9 +154,8 @@ def describe(client: Any, given: dict[str, Any]) -> PreparedJob:
         from headway.cli.frame.yaml import set_value
 
         set_value(base, *pair(word, "--set"))
-    check_keys(base, KEYS, "job")
-    wished = {**keeping_given(given, base, os.getcwd()), **wishes_given(given, base)}
-    wishes = {**base, **wished, **flags_given(given, base)}
+    check_keys(base, JOB_WORDS.says, "job")
+    wishes = {**base, **packing_given(given), **spec_given(given, base, os.getcwd())}
     packing = take_packing(wishes)
     if not words and not wishes.get("command"):
         raise BadInput("no script and no command", "headway run train.py, headway run -- COMMAND, or -f job.yaml")
@@ -180,49 +164,3 @@ def describe(client: Any, given: dict[str, Any]) -> PreparedJob:
     prepared: PreparedJob = client.prepare(raw, packing)
     read_spec(prepared.raw)
     return prepared
-
-
-def flags_given(given: dict[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a job that the flags set."""
-    envs = env_from(given.pop("env_files"), given.pop("envs"))
-    tags = dict(pair(word, "--tag") for word in given.pop("tags"))
-    flags = {key: value for key, value in given.items() if value is not None and key != "split_streams"}
-    if given["split_streams"]:
-        flags["streams"] = "split"
-    for key, pairs in (("env", envs), ("tags", tags)):
-        of_file = base.get(key) or {}
-        if pairs and isinstance(of_file, Mapping):
-            flags[key] = {**of_file, **pairs}
-    return flags
-
-
-def env_from(files: tuple[str, ...], words: tuple[str, ...]) -> dict[str, str]:
-    env: dict[str, str] = {}
-    for path in files:
-        env |= read_env_file(path)
-    for word in words:
-        if "=" in word:
-            env.update([pair(word, "--env")])
-        elif word in os.environ:
-            env[word] = os.environ[word]
-        else:
-            raise BadInput(f'--env: "{word[:80]}" is not set here', f"give it a value: --env {word[:80]}=…")
-    return env
-
-
-def read_env_file(path: str) -> dict[str, str]:
-    """Lines of K=V; empty ones and those that begin with # are passed over; quotes around a value are taken off."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read(1 << 20).splitlines()
-    except (OSError, ValueError) as error:
-        raise BadInput(f'--env-file: "{path}" cannot be read: {getattr(error, "strerror", None) or error}') from None
-    env = {}
-    for number, line in enumerate(lines, start=1):
-        line = line.strip().removeprefix("export ")
-        if line and not line.startswith("#"):
-            key, value = pair(line, f"--env-file {path}, line {number}")
-            value = value.strip()
-            quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
-            env[key.strip()] = value[1:-1] if quoted else value
-    return env

@@ -11,7 +11,7 @@ from headway.cli.commands.run import JobCommand, describe, job_options
 from headway.cli.frame import exits
 from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output
-from headway.cli.job_flags.program import send
+from headway.cli.job_flags.bundle_upload import send
 from headway.cli.screen import cluster as cluster_pages
 
 

@@ -72,6 +72,12 @@ def pair(word: str, flag: str) -> tuple[str, str]:
     return key, value
 
 
+def step_of(word: str, flag: str) -> int:
+    if not word.isdecimal():
+        raise BadInput(f'{flag}: "{word[:80]}" is not the number of a step')
+    return int(word)
+
+
 def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
     """Ids and names for the shell; asks only a server that runs, and never fails."""
     from click.shell_completion import CompletionItem

@@ -12,12 +12,7 @@ from headway.core.errors import Conflict
 from headway.core.fields import check_keys
 from headway.core.job.signals import SpecChanged
 from headway.core.model import Job, JobId, State
-from headway.core.spec.job import KEYS, JobSpec, read_spec, show_spec
-
-CHANGEABLE = (
-    "name", "project", "queue", "pool", "priority", "resources", "retries", "max_duration", "grace", "log_max", "tags",
-    "after", "hold", "start_at", "deadline", "zone", "layout", "gpu_type", "labels", "licences", "estimate",
-)  # fmt: skip
+from headway.core.spec.job import WORDS, JobSpec, read_spec, show_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +25,7 @@ class ChangeJob:
 
     def apply(self, tx: Transaction) -> Job:
         job = tx.get(self.job)
-        check_keys(self.changes, {key: KEYS[key] for key in CHANGEABLE}, "change")
+        check_keys(self.changes, WORDS.changeable, "change")
         if job.state is not State.QUEUED:
             raise Conflict(f"{job.id} is {job.state.value}; only a waiting job can be changed")
         spec = changed_spec(job.spec, self.changes)

@@ -17,7 +17,8 @@ from headway.core.job.signals import StopDecided
 from headway.core.model import Cause, Job, JobId, State
 from headway.core.spec.job import JobSpec
 from headway.core.spec.params import seed_of
-from headway.core.spec.program import PLAIN, ResumeFrom, read_params
+from headway.core.spec.program import PLAIN
+from headway.core.spec.program_words import ResumeFrom, read_params
 from headway.store.protocol import SharesUsed
 
 TOUCH_EVERY_S = 600.0

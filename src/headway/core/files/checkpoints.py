@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from headway.core.model import JobId
 from headway.core.spec.job import JobSpec
-from headway.core.spec.program import CheckpointPolicy
+from headway.core.spec.program_words import CheckpointPolicy
 from headway.core.steps import STEP, UNITS
 from headway_wire.sync import HOW
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from headway.core.job.causes import TABLE, Again, Whose
 from headway.core.model import NO_LOSSES, Cause, Job, Losses, Retries
 from headway.core.records import replace
-from headway.core.spec.program import PLATFORM_MAX
+from headway.core.spec.program_words import PLATFORM_MAX
+from headway.core.spec.program_words import REQUEUE_EXIT_CODE as REQUEUE_EXIT_CODE
 from headway.core.units import show_duration
 
 PLATFORM_RETRIES_MAX = PLATFORM_MAX
-REQUEUE_EXIT_CODE = 99
 HOPELESS = "the next attempt would end the same way"
 QUICK_S = 120.0  # An attempt that ends by its own doing sooner than this has ended quickly.
 BACKOFF_FIRST_S = 2.0

@@ -13,7 +13,7 @@ from typing import Any
 
 from headway.core.errors import BadInput
 from headway.core.fields import check_keys
-from headway.core.spec.program import DIGEST
+from headway.core.spec.program_words import DIGEST
 
 FILES_MAX = 1_000_000
 PATH_BYTES_MAX = 1000

@@ -1,7 +1,8 @@
 """What a user may ask for: the description of a job, checked and complete.
 
 `read_spec` is the one gate: CLI flags, YAML files and API bodies all pass through it, and it refuses nonsense before
-anything is uploaded or saved. Defaults stand here and nowhere else.
+anything is uploaded or saved. Each word is one entry, at the field that holds it: here, in program.py or in
+scheduling.py; the entries say all that is to be known of a word (words.py).
 """
 
 from __future__ import annotations
@@ -15,14 +16,26 @@ from headway.core.errors import BadInput
 from headway.core.fields import WORD_BYTES_MAX as WORD_BYTES_MAX
 from headway.core.fields import check_keys as check_keys
 from headway.core.fields import kind_of as _kind
-from headway.core.fields import one_of as _one_of
+from headway.core.fields import one_of, whole
 from headway.core.fields import text_bytes as _bytes
-from headway.core.fields import whole as _int
 from headway.core.model import Resources
-from headway.core.spec.program import KEYS as PROGRESS_KEYS
-from headway.core.spec.program import PLAIN, ProgramSpec, grace_of, read_progress, retries_of, show_progress
-from headway.core.spec.scheduling import KEYS as WISH_KEYS
-from headway.core.spec.scheduling import NO_WISHES, Wishes, read_wishes, show_wishes
+from headway.core.spec.program import PLAIN, ProgramSpec
+from headway.core.spec.program_words import grace_of, retries_of, show_list, show_pairs
+from headway.core.spec.scheduling import NO_WISHES, Wishes, check_wishes
+from headway.core.spec.words import (
+    AMOUNT,
+    MAYBE_AMOUNT,
+    NUMBER,
+    PAIRS,
+    TEXT,
+    WHOLE,
+    Flag,
+    Travel,
+    Words,
+    array,
+    obj,
+    word,
+)
 from headway.core.units import duration_s, size_bytes
 
 ARGUMENTS_BYTES_MAX = 1 << 20
@@ -37,115 +50,12 @@ LAUNCHERS = {
     "torchrun": "torchrun is started once on each node, and starts the ranks",
     "mpi": "mpirun is started on the first node, and starts the ranks on all of them",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class JobSpec:
-    """A checked description: everything that is needed to run the job, and nothing about how it went."""
-
-    command: tuple[str, ...]
-    name: str
-    project: str = "default"
-    queue: str = "default"
-    pool: str = ""  # Empty: any pool.
-    priority: int = 0
-    nodes: int = 1
-    ranks_per_node: int = 1
-    resources: Resources = Resources(cpus=1.0)  # Per task, that is per node.
-    env: tuple[tuple[str, str], ...] = ()
-    workdir: str = ""  # Empty: a fresh directory per attempt.
-    retries_max: int = 0
-    wall_s_max: float | None = None
-    grace_s: float = 30.0
-    streams: str = "merged"  # or "split": stdout and stderr in two files.
-    log_bytes_max: int = 256 * 2**20
-    tags: tuple[tuple[str, str], ...] = ()
-    progress: ProgramSpec = PLAIN
-    wishes: Wishes = NO_WISHES
-    launcher: str = "plain"  # Who starts the ranks: ourselves, torchrun or mpirun.
-
-
-KEYS: dict[str, str] = {
-    "command": "the command as a list of words; the first is the program",
-    "name": "a name for people; letters, digits, dot, dash and underscore",
-    "project": "the project it belongs to",
-    "queue": "the queue in which it waits",
-    "pool": "the only pool that it may use; any, when left out",
-    "priority": "a larger number goes first",
-    "nodes": "how many nodes the job takes, all or none",
-    "ranks_per_node": "how many processes are started on each node",
-    "launcher": "who starts the ranks: " + ", ".join(LAUNCHERS),
-    "resources": "what each node must give: cpus, memory, gpus",
-    "env": "environment variables for the ranks",
-    "workdir": "the directory in which it runs; a fresh one, when left out",
-    "retries": "how often the job is tried again after its own failure",
-    "max_duration": "the longest time that one attempt may run, such as 6h",
-    "grace": "seconds between the request to stop and the kill",
-    "streams": "merged: one log in true order; split: stdout and stderr apart",
-    "log_max": "the size above which the middle of the log is dropped",
-    "tags": "labels for finding it again",
-    **PROGRESS_KEYS,
-    **WISH_KEYS,
-}
 RESOURCE_KEYS = {"cpus": "processors, may be a fraction", "memory": "such as 16G", "gpus": "how many GPUs"}
-
-
-def read_spec(raw: Mapping[str, Any]) -> JobSpec:
-    """Return the checked spec of a raw description, or raise BadInput naming field, value and a way out."""
-    check_keys(raw, KEYS, "job")
-    command = _command(raw.get("command"))
-    return JobSpec(
-        command=command,
-        name=_name(raw.get("name") or name_for(command), "name"),
-        project=_name(raw.get("project", "default"), "project"),
-        queue=_name(raw.get("queue", "default"), "queue"),
-        pool=_name(raw["pool"], "pool") if raw.get("pool") else "",
-        priority=_int(raw.get("priority", 0), "priority", -PRIORITY_MOST, PRIORITY_MOST),
-        nodes=_int(raw.get("nodes", 1), "nodes", 1, NODES_MAX),
-        ranks_per_node=_int(raw.get("ranks_per_node", 1), "ranks_per_node", 1, RANKS_PER_NODE_MAX),
-        resources=_resources(raw.get("resources")),
-        env=_pairs(raw.get("env"), "env", ENV_NAME),
-        workdir=_workdir(raw.get("workdir", "")),
-        retries_max=retries_of(raw),
-        wall_s_max=_positive_s(raw.get("max_duration"), "max_duration"),
-        grace_s=grace_of(raw),
-        streams=_one_of(raw.get("streams", "merged"), "streams", ("merged", "split")),
-        log_bytes_max=_log_max(raw.get("log_max", 256 * 2**20)),
-        tags=_pairs(raw.get("tags"), "tags", NAME),
-        progress=read_progress(raw),
-        wishes=read_wishes(raw),
-        launcher=_one_of(raw.get("launcher", "plain"), "launcher", tuple(LAUNCHERS)),
-    )
-
-
-def show_spec(spec: JobSpec) -> dict[str, Any]:
-    """The description that reads back into this spec."""
-    return {
-        "command": list(spec.command),
-        "name": spec.name,
-        "project": spec.project,
-        "queue": spec.queue,
-        "pool": spec.pool,
-        "priority": spec.priority,
-        "nodes": spec.nodes,
-        "ranks_per_node": spec.ranks_per_node,
-        "resources": {
-            "cpus": spec.resources.cpus,
-            "memory": spec.resources.memory_bytes,
-            "gpus": spec.resources.gpus,
-        },
-        "env": dict(spec.env),
-        "workdir": spec.workdir,
-        "retries": spec.retries_max,
-        "max_duration": spec.wall_s_max,
-        "grace": spec.grace_s,
-        "streams": spec.streams,
-        "log_max": spec.log_bytes_max,
-        "tags": dict(spec.tags),
-        **show_progress(spec.progress, spec.retries_max, spec.grace_s),
-        **show_wishes(spec.wishes),
-        **({"launcher": spec.launcher} if spec.launcher != "plain" else {}),
-    }
+RESOURCES = obj(
+    cpus={**NUMBER, "description": RESOURCE_KEYS["cpus"], "minimum": 0},
+    memory={**AMOUNT, "description": RESOURCE_KEYS["memory"]},
+    gpus={**WHOLE, "description": RESOURCE_KEYS["gpus"], "minimum": 0},
+)
 
 
 def name_for(command: tuple[str, ...]) -> str:
@@ -155,30 +65,34 @@ def name_for(command: tuple[str, ...]) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:40] or "job"
 
 
-def _command(value: object) -> tuple[str, ...]:
+def _no_command() -> BadInput:
+    return BadInput("job: no command", "give a script, or a command after --")
+
+
+def _command(value: object, what: str) -> tuple[str, ...]:
     if not value:
-        raise BadInput("job: no command", "give a script, or a command after --")
+        raise _no_command()
     if isinstance(value, str) or not isinstance(value, list | tuple):
-        raise BadInput("command: expected a list of words", 'write ["python", "train.py"], or use sh -c for a line')
-    for word in value:
-        if not isinstance(word, str):
-            raise BadInput(f"command: {word!r} is not a text", "quote it")
-        if "\0" in word:
-            raise BadInput("command: a word contains a NUL byte")
-        longest = _bytes(word, "command")
+        raise BadInput(f"{what}: expected a list of words", 'write ["python", "train.py"], or use sh -c for a line')
+    for each in value:
+        if not isinstance(each, str):
+            raise BadInput(f"{what}: {each!r} is not a text", "quote it")
+        if "\0" in each:
+            raise BadInput(f"{what}: a word contains a NUL byte")
+        longest = _bytes(each, what)
         if longest > WORD_BYTES_MAX:
             raise BadInput(
-                f'command: the word "{word[:20]}…" has {longest:,} bytes; the system takes {WORD_BYTES_MAX:,} at most',
+                f'{what}: the word "{each[:20]}…" has {longest:,} bytes; the system takes {WORD_BYTES_MAX:,} at most',
                 "put the data in a file and pass its path",
             )
-    total = sum(_bytes(word, "command") for word in value)
+    total = sum(_bytes(each, what) for each in value)
     if total > ARGUMENTS_BYTES_MAX:
         raise BadInput(
-            f"command: {total:,} bytes of arguments; at most {ARGUMENTS_BYTES_MAX:,} are taken",
+            f"{what}: {total:,} bytes of arguments; at most {ARGUMENTS_BYTES_MAX:,} are taken",
             "put the data in a file and pass its path",
         )
     if not value[0]:
-        raise BadInput("command: the program's name is empty")
+        raise BadInput(f"{what}: the program's name is empty")
     return tuple(value)
 
 
@@ -191,10 +105,32 @@ def _name(value: object, what: str) -> str:
     return value
 
 
-def _resources(raw: object) -> Resources:
-    if raw is None:
-        return Resources(cpus=1.0)
-    check_keys(raw, RESOURCE_KEYS, "resources")
+def _maybe_name(value: object, what: str) -> str:
+    return _name(value, what) if value else ""
+
+
+def _priority(value: object, what: str) -> int:
+    return whole(value, what, -PRIORITY_MOST, PRIORITY_MOST)
+
+
+def _nodes(value: object, what: str) -> int:
+    return whole(value, what, 1, NODES_MAX)
+
+
+def _ranks(value: object, what: str) -> int:
+    return whole(value, what, 1, RANKS_PER_NODE_MAX)
+
+
+def _launcher(value: object, what: str) -> str:
+    return one_of(value, what, tuple(LAUNCHERS))
+
+
+def _streams(value: object, what: str) -> str:
+    return one_of(value, what, ("merged", "split"))
+
+
+def _resources(raw: object, what: str) -> Resources:
+    check_keys(raw, RESOURCE_KEYS, what)
     assert isinstance(raw, Mapping)
     cpus = raw.get("cpus", 1.0)
     if isinstance(cpus, bool) or not isinstance(cpus, int | float) or not 0 <= cpus <= 100_000:
@@ -202,8 +138,16 @@ def _resources(raw: object) -> Resources:
     return Resources(
         cpus=float(cpus),
         memory_bytes=_memory(raw.get("memory", 0)),
-        gpus=_int(raw.get("gpus", 0), "resources.gpus", 0, 1024),
+        gpus=whole(raw.get("gpus", 0), "resources.gpus", 0, 1024),
     )
+
+
+def _shown_resources(resources: Resources, spec: Any) -> dict[str, Any]:
+    return {"cpus": resources.cpus, "memory": resources.memory_bytes, "gpus": resources.gpus}
+
+
+def _told_resources(resources: Resources, spec: Any) -> dict[str, Any]:
+    return {"memory_bytes": resources.memory_bytes, "cpus": resources.cpus}
 
 
 def _memory(value: Any) -> int:
@@ -213,16 +157,22 @@ def _memory(value: Any) -> int:
     return size
 
 
-def _log_max(value: Any) -> int:
-    size = size_bytes(value, "log_max")
+def _log_max(value: Any, what: str) -> int:
+    size = size_bytes(value, what)
     if size < 4096:
-        raise BadInput(f'log_max: "{value}" is less than 4096 bytes')
+        raise BadInput(f'{what}: "{value}" is less than 4096 bytes')
     return min(size, 1 << 50)
 
 
+def _env(raw: object, what: str) -> tuple[tuple[str, str], ...]:
+    return _pairs(raw, what, ENV_NAME)
+
+
+def _tags(raw: object, what: str) -> tuple[tuple[str, str], ...]:
+    return _pairs(raw, what, NAME)
+
+
 def _pairs(raw: object, what: str, shape: re.Pattern[str]) -> tuple[tuple[str, str], ...]:
-    if raw is None:
-        return ()
     if not isinstance(raw, Mapping):
         raise BadInput(f"{what}: expected names and values, found {_kind(raw)}")
     pairs = []
@@ -242,19 +192,270 @@ def _pairs(raw: object, what: str, shape: re.Pattern[str]) -> tuple[tuple[str, s
     return tuple(pairs)
 
 
-def _workdir(value: object) -> str:
-    if value in ("", None):
+def _workdir(value: object, what: str) -> str:
+    if value == "":
         return ""
     if not isinstance(value, str) or not value.startswith("/") or "\0" in value or ".." in value.split("/"):
-        raise BadInput(f'workdir: "{str(value)[:80]}" is not an absolute path without ".."')
-    _bytes(value, "workdir")
+        raise BadInput(f'{what}: "{str(value)[:80]}" is not an absolute path without ".."')
+    _bytes(value, what)
     return value
 
 
-def _positive_s(value: Any, what: str) -> float | None:
-    if value is None:
-        return None
+def _positive_s(value: Any, what: str) -> float:
     seconds = duration_s(value, what)
     if seconds <= 0:
         raise BadInput(f'{what}: "{value}" is not longer than nothing', "leave it out for no limit")
     return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A checked description: everything that is needed to run the job, and nothing about how it went."""
+
+    command: tuple[str, ...] = word(
+        key="command",
+        says="the command as a list of words; the first is the program",
+        read=_command,
+        show=show_list,
+        schema={**array(TEXT), "minItems": 1},
+        required=True,
+        always=True,
+    )
+    name: str = word(
+        key="name",
+        says="a name for people; letters, digits, dot, dash and underscore",
+        read=_maybe_name,
+        always=True,
+        changeable=True,
+        flags=(Flag("--name", "Job name.", short="-n", changing=None),),
+        travels=Travel("name", always=True),
+    )
+    project: str = word(
+        "default",
+        key="project",
+        says="the project it belongs to",
+        read=_name,
+        always=True,
+        null=False,
+        changeable=True,
+        flags=(Flag("--project", "Project it belongs to.", changing=None),),
+    )
+    queue: str = word(
+        "default",
+        key="queue",
+        says="the queue in which it waits",
+        read=_name,
+        always=True,
+        null=False,
+        changeable=True,
+        flags=(Flag("--queue", "Queue to submit to."),),
+    )
+    pool: str = word(  # Empty: any pool.
+        "",
+        key="pool",
+        says="the only pool that it may use; any, when left out",
+        read=_maybe_name,
+        always=True,
+        changeable=True,
+        flags=(Flag("--pool", "Use only this pool.", changing="Use only this pool; - is any."),),
+    )
+    priority: int = word(
+        0,
+        key="priority",
+        says="a larger number goes first",
+        read=_priority,
+        schema=WHOLE,
+        always=True,
+        null=False,
+        changeable=True,
+        flags=(
+            Flag(
+                "--priority", "Larger numbers go first. [default: 0]", type="int", changing="Larger numbers go first."
+            ),
+        ),
+    )
+    nodes: int = word(
+        1,
+        key="nodes",
+        says="how many nodes the job takes, all or none",
+        read=_nodes,
+        schema={**WHOLE, "minimum": 1},
+        always=True,
+        null=False,
+        flags=(Flag("--nodes", "Number of nodes, all or none. [default: 1]", type="int"),),
+        travels=Travel("nodes", always=True),
+    )
+    ranks_per_node: int = word(
+        1,
+        key="ranks_per_node",
+        says="how many processes are started on each node",
+        read=_ranks,
+        schema={**WHOLE, "minimum": 1},
+        always=True,
+        null=False,
+        flags=(Flag("--ranks-per-node", "Processes on each node. [default: 1]", type="int"),),
+        travels=Travel("ranks", always=True),
+    )
+    launcher: str = word(  # Who starts the ranks: ourselves, torchrun or mpirun.
+        "plain",
+        key="launcher",
+        says="who starts the ranks: " + ", ".join(LAUNCHERS),
+        read=_launcher,
+        null=False,
+        flags=(Flag("--launcher", "What starts the ranks. [default: plain]", metavar="plain|torchrun|mpi"),),
+        travels=Travel("launcher"),
+    )
+    resources: Resources = word(  # Per task, that is per node.
+        Resources(cpus=1.0),
+        key="resources",
+        says="what each node must give: cpus, memory, gpus",
+        read=_resources,
+        show=_shown_resources,
+        schema=RESOURCES,
+        always=True,
+        changeable=True,
+        flags=(
+            Flag(
+                "--cpus",
+                "Processors per node; may be a fraction. [default: 1]",
+                type="float",
+                inner="cpus",
+                changing="Processors per node.",
+            ),
+            Flag(
+                "--mem",
+                "Memory per node, such as 16G.",
+                metavar="SIZE",
+                inner="memory",
+                changing="Memory per node.",
+            ),
+            Flag("--gpus", "GPUs per node.", type="int", inner="gpus"),
+        ),
+        travels=Travel("limits", _told_resources, always=True),
+    )
+    env: tuple[tuple[str, str], ...] = word(
+        (),
+        key="env",
+        says="environment variables for the ranks",
+        read=_env,
+        show=show_pairs,
+        schema=PAIRS,
+        always=True,
+        flags=(
+            Flag("--env-file", "Environment variables, one K=V per line.", metavar="FILE", type="pairs", many=True),
+            Flag("--env", "Environment variable; K alone copies yours.", metavar="K[=V]", type="pairs", many=True),
+        ),
+        travels=Travel("env", show_pairs, always=True),
+    )
+    workdir: str = word(  # Empty: a fresh directory per attempt.
+        "",
+        key="workdir",
+        says="the directory in which it runs; a fresh one, when left out",
+        read=_workdir,
+        always=True,
+        flags=(Flag("--workdir", "Where it runs. [default: here]", metavar="DIR"),),
+        travels=Travel("workdir", always=True),
+    )
+    retries_max: int = word(  # Said here or in `retry`: see read_spec.
+        0,
+        key="retries",
+        says="how often the job is tried again after its own failure",
+        schema={**WHOLE, "minimum": 0},
+        always=True,
+        changeable=True,
+        flags=(
+            Flag(
+                "--max-retries",
+                "Retries after its own failure. [default: 0]",
+                type="int",
+                changing="Retries after its own failure.",
+            ),
+        ),
+    )
+    wall_s_max: float | None = word(
+        None,
+        key="max_duration",
+        says="the longest time that one attempt may run, such as 6h",
+        read=_positive_s,
+        schema=MAYBE_AMOUNT,
+        always=True,
+        changeable=True,
+        flags=(
+            Flag(
+                "--max-duration",
+                "Time limit of an attempt, such as 6h.",
+                metavar="TIME",
+                changing="Time limit of an attempt; - is no limit.",
+            ),
+        ),
+    )
+    grace_s: float = word(  # Said here or in `notice`: see read_spec.
+        30.0,
+        key="grace",
+        says="seconds between the request to stop and the kill",
+        schema=AMOUNT,
+        always=True,
+        changeable=True,
+        flags=(Flag("--grace", "Time between SIGTERM and SIGKILL. [default: 30s]", metavar="TIME", changing=None),),
+        travels=Travel("grace_s", always=True),
+    )
+    streams: str = word(  # or "split": stdout and stderr in two files.
+        "merged",
+        key="streams",
+        says="merged: one log in true order; split: stdout and stderr apart",
+        read=_streams,
+        schema={"enum": ["merged", "split"]},
+        always=True,
+        null=False,
+        flags=(Flag("--split-streams", "Keep stdout and stderr in two logs.", value="split"),),
+        travels=Travel("streams", always=True),
+    )
+    log_bytes_max: int = word(
+        256 * 2**20,
+        key="log_max",
+        says="the size above which the middle of the log is dropped",
+        read=_log_max,
+        schema=AMOUNT,
+        always=True,
+        null=False,
+        changeable=True,
+    )
+    tags: tuple[tuple[str, str], ...] = word(
+        (),
+        key="tags",
+        says="labels for finding it again",
+        read=_tags,
+        show=show_pairs,
+        schema=PAIRS,
+        always=True,
+        changeable=True,
+        flags=(Flag("--tag", "Label, for finding it again.", metavar="K=V", type="pairs", many=True),),
+    )
+    progress: ProgramSpec = PLAIN
+    wishes: Wishes = NO_WISHES
+
+
+WORDS = Words(JobSpec)
+
+
+def read_spec(raw: Mapping[str, Any], words: Words[JobSpec] = WORDS) -> JobSpec:
+    """Return the checked spec of a raw description, or raise BadInput naming field, value and a way out."""
+    check_keys(raw, words.says, "job")
+    found = words.read(raw)
+    if "command" not in found:
+        raise _no_command()
+    if not found.get("name"):
+        found["name"] = name_for(found["command"])
+    if "retries" in raw or "retry" in raw:
+        found["retries_max"] = retries_of(raw)
+    if "grace" in raw or "notice" in raw:
+        found["grace_s"] = grace_of(raw)
+    spec = words.record(**found)
+    if spec.wishes is not NO_WISHES:
+        check_wishes(spec.wishes, spec.resources.gpus)
+    return spec
+
+
+def show_spec(spec: JobSpec, words: Words[JobSpec] = WORDS) -> dict[str, Any]:
+    """The description that reads back into this spec."""
+    return words.show(spec)

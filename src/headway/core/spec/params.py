@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from headway.core.model import Job
-from headway.core.spec.program import SEED_MAX, Value
+from headway.core.spec.program_words import SEED_MAX, Value
 
 
 def command_with(command: Sequence[str], params: Iterable[tuple[str, Value]]) -> list[str]:

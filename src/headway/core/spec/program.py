@@ -1,530 +1,229 @@
 """The words of a job's description that keep its progress: code, data, parameters, checkpoints, retries, limits.
 
-Read and shown here, held in `JobSpec.progress`; job.py has all other words. What a word means for a running job is
-told in docs/explanation/keeping-progress.md.
+Held in `JobSpec.progress`; job.py has all other words. What is inside a word is in program_words.py; what a word means
+for a running job is told in docs/explanation/keeping-progress.md.
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
+from functools import partial
 
-from headway.core.errors import BadInput
-from headway.core.fields import WORD_BYTES_MAX, check_keys, kind_of, one_of, text_bytes, whole
-from headway.core.spec.secrets import SecretUse, read_uses, show_uses
-from headway.core.units import duration_s, size_bytes
+from headway.core.spec import program_words as inside
+from headway.core.spec import words
+from headway.core.spec.program_words import (
+    CheckpointPolicy,
+    Environment,
+    Input,
+    Limits,
+    LogPolicy,
+    Pairs,
+    ResumeFrom,
+    RetryPolicy,
+    Value,
+)
+from headway.core.spec.secrets import SecretUse, read_uses
+from headway.core.spec.words import PAIRS, TEXT, Flag, Travel, array
 
-DIGEST = re.compile(r"[0-9a-f]{64}")
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-PARAM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
-ENVIRONMENTS = ("uv-lock", "pyproject", "requirements", "pep723", "conda")
-SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT")
-ACTIONS = ("label", "stop_retrying", "exclude_node")
-SAVED_BY = ("auto", "first", "all")
-ENTRIES_MAX = 1000
-DIRS_MAX = 20
-PLATFORM_MAX = 20
-CAPACITY_MAX = 1000
-QUICK_MAX = 3
-PATTERN_MAX = 500
-STAY_S_MAX = 7 * 86400.0
-SEED_MAX = 2**32 - 1  # What PYTHONHASHSEED and most generators take.
-
-Value = str | int | float | bool
-Pairs = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What the interpreter and its packages are made from: a file in the bundle, named by its content."""
-
-    kind: str
-    path: str = ""
-    digest: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """Data that is fetched once per node."""
-
-    name: str
-    url: str
-    sha256: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointPolicy:
-    """Which checkpoints are kept, from where, whose they are, and how a finished one is recognised."""
-
-    keep_last: int = 3
-    best_metric: str = ""
-    best_mode: str = "min"
-    marker: str = ""
-    settle_s: float = 10.0
-    saved_by: str = "auto"  # Which nodes of a gang have to save before a step counts: found out, the first, or all.
-    dirs: tuple[str, ...] = ()  # Kept whole, beside the checkpoint directory; relative to the working directory.
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """What beside the number of retries says whether to try again."""
-
-    on_exit_codes: tuple[int, ...] | None = None  # None: any.
-    platform_max: int = PLATFORM_MAX  # Losses without a new step in between; so is the next.
-    capacity_max: int = CAPACITY_MAX
-    quick_max: int = QUICK_MAX  # How often in a row a quick end without a new step is tried again.
-    platform_max_per_day: int | None = None  # Losses of a day, whatever lies between them. None: any number.
-    capacity_max_per_day: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LogPolicy:
-    """What a line in the log means."""
-
-    pattern: str
-    label: str
-    action: str = "label"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    open_files: int | None = None
-    output_bytes: int | None = None
-    stalled_s: float | None = None
-    pending_s: float | None = None
-    pin_cpus: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeFrom:
-    """A checkpoint of another job, from which the first attempt begins. Without a step: its newest."""
-
-    job: str
-    step: int | None = None
+word = partial(words.word, empty=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSpec:
-    bundle: str = ""
-    subdir: str = ""
-    environment: Environment | None = None
-    inputs: tuple[Input, ...] = ()
-    volumes: Pairs = ()
-    params: tuple[tuple[str, Value], ...] = ()
-    seed: int | None = None
-    checkpoint: CheckpointPolicy = CheckpointPolicy()
-    outputs: tuple[str, ...] = ()
-    signal: str = "SIGTERM"
-    again: RetryPolicy = RetryPolicy()
-    log_policies: tuple[LogPolicy, ...] = ()
-    limits: Limits = Limits()
-    resume_from: ResumeFrom | None = None
-    secrets: tuple[SecretUse, ...] = ()
-    stay_s: float = 0.0  # How long its place is kept for a look after it has failed.
+    bundle: str = word(
+        "",
+        key="bundle",
+        says="the digest of the uploaded code; without one, the job runs in place",
+        read=inside.read_digest,
+        travels=Travel("bundle"),
+    )
+    subdir: str = word(
+        "",
+        key="subdir",
+        says="the directory of the bundle in which the command runs",
+        read=inside.inner_path,
+        travels=Travel("subdir"),
+    )
+    environment: Environment | None = word(
+        None,
+        key="environment",
+        says="what the packages are made from: kind, path, digest",
+        read=inside.read_environment,
+        show=inside.show_environment,
+        schema=inside.ENVIRONMENT,
+        travels=Travel("environment", inside.show_environment),
+    )
+    inputs: tuple[Input, ...] = word(
+        (),
+        key="inputs",
+        says="data to fetch once per node, by name: a URL or a path",
+        read=inside.read_inputs,
+        show=inside.show_inputs,
+        schema={"type": "object", "additionalProperties": {"anyOf": [TEXT, inside.INPUT]}},
+        flags=(Flag("--input", "Data to fetch once per node.", metavar="NAME=URL", type="pairs", many=True),),
+        travels=Travel("inputs", inside.tell_inputs),
+    )
+    volumes: Pairs = word(
+        (),
+        key="volumes",
+        says="directories that are mounted already, by name",
+        read=inside.read_volumes,
+        show=inside.show_pairs,
+        schema=PAIRS,
+        flags=(Flag("--volume", "Directory that is already mounted.", metavar="NAME=PATH", type="pairs", many=True),),
+        travels=Travel("volumes", inside.show_pairs),
+    )
+    params: tuple[tuple[str, Value], ...] = word(
+        (),
+        key="params",
+        says="parameters by name; they replace --name in the command",
+        read=inside.read_params,
+        show=inside.show_pairs,
+        schema={"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+        flags=(Flag("--param", "Parameter; replaces --K in the command.", metavar="K=V", type="pairs", many=True),),
+        travels=Travel("params", inside.show_pairs),
+    )
+    seed: int | None = word(  # Nodes are told one that a job without it has too: see params.py.
+        None,
+        key="seed",
+        says="random seed; derived from the job's id when left out",
+        read=inside.read_seed,
+        schema={"type": ["integer", "null"], "minimum": 0},
+        flags=(Flag("--seed", "Random seed. [default: one of its own]", type="int"),),
+    )
+    checkpoint: CheckpointPolicy = word(
+        CheckpointPolicy(),
+        key="checkpoint",
+        says="which checkpoints are kept, where and by whom they are saved, how a finished one is recognised",
+        read=inside.read_checkpoint,
+        show=inside.show_checkpoint,
+        schema=inside.CHECKPOINT,
+        flags=(
+            Flag(
+                "--checkpoint-keep",
+                "How many checkpoints to keep. [default: 3]",
+                metavar="N",
+                type="int",
+                inner="keep_last",
+            ),
+            Flag(
+                "--checkpoint-dir",
+                "Where it saves, if not in HEADWAY_CHECKPOINT_DIR.",
+                metavar="DIR",
+                inner="dir",
+                many=True,
+            ),
+            Flag("--saved-by", "Which nodes save. [default: auto]", inner="saved_by", choices=inside.SAVED_BY),
+        ),
+        travels=Travel("checkpoint", inside.tell_checkpoint, always=True),
+    )
+    outputs: tuple[str, ...] = word(
+        (),
+        key="outputs",
+        says="directories whose files are kept as artifacts",
+        read=inside.read_outputs,
+        show=inside.show_list,
+        schema=array(TEXT),
+        flags=(Flag("--outputs", "Keep the files written there as artifacts.", metavar="DIR", many=True, adds=True),),
+        travels=Travel("outputs", inside.show_list),
+    )
+    signal: str = word(
+        "SIGTERM",
+        key="notice",
+        says="signal and grace with which ranks are told that the end is near",
+        read=inside.read_signal,
+        show=inside.show_notice,
+        schema=inside.NOTICE,
+        flags=(
+            Flag(
+                "--notice-signal",
+                "Signal that tells a rank to save. [default: SIGTERM]",
+                metavar="SIGNAL",
+                inner="signal",
+            ),
+        ),
+        travels=Travel("notice_signal", always=True),
+    )
+    again: RetryPolicy = word(
+        RetryPolicy(),
+        key="retry",
+        says="budgets and exit codes for trying again",
+        read=inside.read_retry,
+        show=inside.show_retry,
+        schema=inside.RETRY,
+        flags=(
+            Flag(
+                "--max-losses",
+                "Give up after so many lost machines without a new step. [default: 20]",
+                metavar="N",
+                type="int",
+                inner="platform_max",
+            ),
+            Flag(
+                "--max-losses-per-day",
+                "Give up after so many lost machines in a day.",
+                metavar="N",
+                type="int",
+                inner="platform_max_per_day",
+            ),
+        ),
+    )
+    log_policies: tuple[LogPolicy, ...] = word(
+        (),
+        key="log_policies",
+        says="what a line in the log means: pattern, label, action",
+        read=inside.read_policies,
+        show=inside.show_policies,
+        schema=array(inside.POLICY),
+        travels=Travel("log_policies", inside.show_policies),
+    )
+    limits: Limits = word(
+        Limits(),
+        key="limits",
+        says="open_files, output, stalled_after, pending, pin_cpus",
+        read=inside.read_limits,
+        show=inside.show_limits,
+        schema=inside.LIMITS,
+        flags=(
+            Flag(
+                "--stalled-after",
+                "End it after so long without output or progress.",
+                metavar="TIME",
+                inner="stalled_after",
+            ),
+            Flag("--pending-max", "Time limit in the queue.", metavar="TIME", inner="pending"),
+        ),
+        travels=Travel("limits", inside.tell_limits),
+    )
+    resume_from: ResumeFrom | None = word(
+        None,
+        key="resume_from",
+        says="a checkpoint of another job to begin from: job, step",
+        read=inside.read_resume,
+        show=inside.show_resume,
+        schema=inside.RESUME,
+    )
+    secrets: tuple[SecretUse, ...] = word(
+        (),
+        key="secrets",
+        says="secrets of the project that the ranks get: a variable for each, with its name",
+        read=read_uses,
+        show=inside.show_secrets,
+        flags=(
+            Flag("--secret", "Secret as an environment variable.", metavar="VAR=NAME", type="pairs", many=True),
+            Flag("--secret-file", "The same, as a file.", metavar="VAR=NAME", type="pairs", many=True),
+        ),
+        travels=Travel("secrets", inside.tell_secrets),
+    )
+    stay_s: float = word(  # How long its place is kept for a look after it has failed.
+        0.0,
+        key="on_failure",
+        says="hold: how long its place is kept after a failure, for a look, such as 30m",
+        read=inside.read_stay,
+        show=inside.show_stay,
+        flags=(Flag("--hold-on-failure", "Keep its place this long after a failure.", metavar="TIME", inner="hold"),),
+        travels=Travel("stay", inside.tell_stay),
+    )
 
 
 PLAIN = ProgramSpec()
-
-KEYS: dict[str, str] = {
-    "bundle": "the digest of the uploaded code; without one, the job runs in place",
-    "subdir": "the directory of the bundle in which the command runs",
-    "environment": "what the packages are made from: kind, path, digest",
-    "inputs": "data to fetch once per node, by name: a URL or a path",
-    "volumes": "directories that are mounted already, by name",
-    "params": "parameters by name; they replace --name in the command",
-    "seed": "random seed; derived from the job's id when left out",
-    "checkpoint": "which checkpoints are kept, where and by whom they are saved, how a finished one is recognised",
-    "outputs": "directories whose files are kept as artifacts",
-    "notice": "signal and grace with which ranks are told that the end is near",
-    "retry": "budgets and exit codes for trying again",
-    "log_policies": "what a line in the log means: pattern, label, action",
-    "limits": "open_files, output, stalled_after, pending, pin_cpus",
-    "resume_from": "a checkpoint of another job to begin from: job, step",
-    "secrets": "secrets of the project that the ranks get: a variable for each, with its name",
-    "on_failure": "hold: how long its place is kept after a failure, for a look, such as 30m",
-}
-_ENVIRONMENT = {"kind": "", "path": "", "digest": ""}
-_INPUT = {"url": "", "sha256": ""}
-_CHECKPOINT = {"keep_last": "", "keep_best": "", "marker": "", "settle": "", "saved_by": "", "dir": ""}
-_BEST = {"metric": "", "mode": ""}
-_NOTICE = {"signal": "", "grace": ""}
-_RETRY = dict.fromkeys(
-    (
-        "max",
-        "on_exit_codes",
-        "capacity_max",
-        "platform_max",
-        "quick_max",
-        "capacity_max_per_day",
-        "platform_max_per_day",
-    ),
-    "",
-)
-_POLICY = {"pattern": "", "label": "", "action": ""}
-_LIMITS = {"open_files": "", "output": "", "stalled_after": "", "pending": "", "pin_cpus": ""}
-_RESUME = {"job": "", "step": ""}
-_ON_FAILURE = {"hold": ""}
-
-
-def read_progress(raw: Mapping[str, Any]) -> ProgramSpec:
-    """The group of words in a raw description whose keys are checked already."""
-    if not any(raw.get(key) is not None for key in KEYS):
-        return PLAIN
-    read = _Reader(raw)
-    return ProgramSpec(
-        bundle=read("bundle", _digest, ""),
-        subdir=read("subdir", inner_path, ""),
-        environment=read("environment", _environment, None),
-        inputs=read("inputs", _inputs, ()),
-        volumes=read("volumes", _volumes, ()),
-        params=read("params", read_params, ()),
-        seed=read("seed", lambda value, what: whole(value, what, 0, SEED_MAX), None),
-        checkpoint=read("checkpoint", _keeping, CheckpointPolicy()),
-        outputs=read("outputs", _outputs, ()),
-        signal=read("notice", _signal, "SIGTERM"),
-        again=read("retry", _again, RetryPolicy()),
-        log_policies=read("log_policies", _policies, ()),
-        limits=read("limits", _limits, Limits()),
-        resume_from=read("resume_from", _resume, None),
-        secrets=read("secrets", read_uses, ()),
-        stay_s=read("on_failure", _stay, 0.0),
-    )
-
-
-class _Reader:
-    def __init__(self, raw: Mapping[str, Any]) -> None:
-        self._raw = raw
-
-    def __call__(self, key: str, reader: Callable[[Any, str], Any], default: Any) -> Any:
-        value = self._raw.get(key)
-        return default if value is None or value == "" else reader(value, key)
-
-
-def retries_of(raw: Mapping[str, Any]) -> int:
-    """How often to try again: `retry.max`, for which `retries` is short."""
-    retry = raw.get("retry")
-    long = retry.get("max") if isinstance(retry, Mapping) else None
-    short = raw.get("retries")
-    if long is not None and short is not None and long != short:
-        raise BadInput(f"retries: {short} here and {long} in retry.max", "give one of them")
-    value = long if long is not None else short
-    return whole(value if value is not None else 0, "retries" if long is None else "retry.max", 0, 1000)
-
-
-def grace_of(raw: Mapping[str, Any]) -> float:
-    """The grace of a notice: `notice.grace`, or `grace`, which means the same."""
-    notice = raw.get("notice")
-    long = notice.get("grace") if isinstance(notice, Mapping) else None
-    short = raw.get("grace")
-    long_s = None if long is None else duration_s(long, "notice.grace")
-    short_s = None if short is None else duration_s(short, "grace")
-    if long_s is not None and short_s is not None and long_s != short_s:
-        raise BadInput(f'grace: "{short}" here and "{long}" in notice.grace', "give one of them")
-    return next((each for each in (long_s, short_s) if each is not None), 30.0)
-
-
-def show_progress(progress: ProgramSpec, retries_max: int, grace_s: float) -> dict[str, Any]:
-    """The words that read back into this. Those that were not given are left out."""
-    if progress is PLAIN:
-        return {}
-    default = _show_all(PLAIN, retries_max, grace_s)
-    return {key: shown for key, shown in _show_all(progress, retries_max, grace_s).items() if shown != default[key]}
-
-
-def _show_all(progress: ProgramSpec, retries_max: int, grace_s: float) -> dict[str, Any]:
-    keeping, again, limits = progress.checkpoint, progress.again, progress.limits
-    environment, resume = progress.environment, progress.resume_from
-    best = {"metric": keeping.best_metric, "mode": keeping.best_mode} if keeping.best_metric else None
-    return {
-        "bundle": progress.bundle,
-        "subdir": progress.subdir,
-        "environment": environment
-        and {"kind": environment.kind, "path": environment.path, "digest": environment.digest},
-        "inputs": {each.name: {"url": each.url, "sha256": each.sha256} for each in progress.inputs},
-        "volumes": dict(progress.volumes),
-        "params": dict(progress.params),
-        "seed": progress.seed,
-        "checkpoint": {
-            "keep_last": keeping.keep_last,
-            "keep_best": best,
-            "marker": keeping.marker,
-            "settle": keeping.settle_s,
-            "saved_by": keeping.saved_by,
-            "dir": keeping.dirs[0] if len(keeping.dirs) == 1 else list(keeping.dirs),
-        },
-        "outputs": list(progress.outputs),
-        "notice": {"signal": progress.signal, "grace": grace_s},
-        "retry": {
-            "max": retries_max,
-            "on_exit_codes": None if again.on_exit_codes is None else list(again.on_exit_codes),
-            "capacity_max": again.capacity_max,
-            "platform_max": again.platform_max,
-            "quick_max": again.quick_max,
-            "capacity_max_per_day": again.capacity_max_per_day,
-            "platform_max_per_day": again.platform_max_per_day,
-        },
-        "log_policies": [
-            {"pattern": each.pattern, "label": each.label, "action": each.action} for each in progress.log_policies
-        ],
-        "limits": {
-            "open_files": limits.open_files,
-            "output": limits.output_bytes,
-            "stalled_after": limits.stalled_s,
-            "pending": limits.pending_s,
-            "pin_cpus": limits.pin_cpus,
-        },
-        "resume_from": resume and {"job": resume.job, "step": resume.step},
-        "secrets": show_uses(progress.secrets),
-        "on_failure": {"hold": progress.stay_s} if progress.stay_s else None,
-    }
-
-
-# --- one word each --------------------------------------------------------------------------------------------------
-
-
-def inner_path(value: object, what: str) -> str:
-    """A relative path that stays inside whatever it is relative to."""
-    path = _text(value, what, 1000)
-    parts = path.rstrip("/").split("/")
-    if path.startswith("/") or any(part in ("", "..") for part in parts) or "\n" in path:
-        raise BadInput(f'{what}: "{path[:80]}" is not a path inside the tree', 'relative, without ".."')
-    return "/".join(part for part in parts if part != ".") or "."
-
-
-def _text(value: object, what: str, most: int, least: int = 1) -> str:
-    if not isinstance(value, str):
-        raise BadInput(f"{what}: expected a text, found {kind_of(value)}")
-    if "\0" in value:
-        raise BadInput(f"{what}: contains a NUL byte")
-    if not least <= len(value) <= most:
-        raise BadInput(f"{what}: {len(value)} characters; {least} to {most} are taken")
-    text_bytes(value, what)
-    return value
-
-
-def _digest(value: object, what: str) -> str:
-    if not isinstance(value, str) or not DIGEST.fullmatch(value):
-        raise BadInput(f'{what}: "{str(value)[:80]}" is not a sha256', "64 hexadecimal digits in small letters")
-    return value
-
-
-def _environment(raw: Any, what: str) -> Environment:
-    check_keys(raw, _ENVIRONMENT, what)
-    kind = one_of(raw.get("kind"), f"{what}.kind", ENVIRONMENTS)
-    path = inner_path(raw["path"], f"{what}.path") if raw.get("path") else ""
-    return Environment(kind, path, _digest(raw["digest"], f"{what}.digest") if raw.get("digest") else "")
-
-
-def _named(raw: Any, what: str) -> list[tuple[str, Any]]:
-    if not isinstance(raw, Mapping):
-        raise BadInput(f"{what}: expected names and values, found {kind_of(raw)}")
-    if len(raw) > ENTRIES_MAX:
-        raise BadInput(f"{what}: {len(raw):,} entries; at most {ENTRIES_MAX:,} are taken")
-    for name in raw:
-        if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise BadInput(f'{what}: "{str(name)[:80]}" is not a usable name', "letters, digits and underscores")
-    return list(raw.items())
-
-
-_FETCHED = ("http", "https", "s3", "file")
-
-
-def _inputs(raw: Any, what: str) -> tuple[Input, ...]:
-    inputs = []
-    for name, value in _named(raw, what):
-        where = f"{what}.{name}"
-        sha256 = ""
-        if isinstance(value, Mapping):
-            check_keys(value, _INPUT, where)
-            sha256 = _digest(value["sha256"], f"{where}.sha256") if value.get("sha256") else ""
-            value = value.get("url")
-        url = _text(value, where, 4000)
-        if not url.startswith("/") and not re.match(r"[a-z][a-z0-9+.-]*://.", url):
-            raise BadInput(f'{where}: "{url[:80]}" is neither a URL nor an absolute path')
-        scheme, _, _ = url.partition("://")
-        if not url.startswith("/") and scheme not in _FETCHED:
-            raise BadInput(f"{where}: {scheme}:// cannot be fetched; {', '.join(_FETCHED)} and absolute paths can")
-        if scheme in ("http", "https", "s3"):
-            _check_address(url, where)
-        inputs.append(Input(name, url, sha256))
-    return tuple(inputs)
-
-
-def _check_address(url: str, where: str) -> None:
-    """No node can fetch from an address without a host or a bucket, or with a port that there is not."""
-    scheme, _, rest = url.partition("://")
-    front = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    authority = front.rpartition("@")[2]
-    typed = f"{scheme}://{authority}{rest[len(front) :]}"[:80]  # Without a password.
-    what = "bucket" if scheme == "s3" else "host"
-    if not authority:
-        raise BadInput(f'{where}: "{typed}" names no {what}', f"{scheme}://{what.upper()}/…")
-    if scheme == "s3":
-        return
-    try:
-        split = urlsplit(f"{scheme}://{authority}")
-        host, _ = split.hostname or "", split.port
-        host.encode("idna")
-    except ValueError as error:
-        raise BadInput(f'{where}: "{typed}" is not an address: {error}') from None
-    if not host:
-        raise BadInput(f'{where}: "{typed}" names no host', f"{scheme}://HOST/…")
-
-
-def _volumes(raw: Any, what: str) -> Pairs:
-    volumes = []
-    for name, value in _named(raw, what):
-        path = _text(value, f"{what}.{name}", 4000)
-        if not path.startswith("/") or ".." in path.split("/"):
-            raise BadInput(f'{what}.{name}: "{path[:80]}" is not an absolute path without ".."')
-        volumes.append((name, path))
-    return tuple(volumes)
-
-
-def read_params(raw: Any, what: str) -> tuple[tuple[str, Value], ...]:
-    if not isinstance(raw, Mapping):
-        raise BadInput(f"{what}: expected names and values, found {kind_of(raw)}")
-    if len(raw) > ENTRIES_MAX:
-        raise BadInput(f"{what}: {len(raw):,} parameters; at most {ENTRIES_MAX:,} are taken")
-    total = 0
-    for name, value in raw.items():
-        if not isinstance(name, str) or not PARAM_NAME.fullmatch(name):
-            raise BadInput(f'{what}: "{str(name)[:80]}" is not a usable name')
-        if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
-            raise BadInput(f"{what}.{name}: expected a text, a number or a truth value, found {kind_of(value)}")
-        if isinstance(value, int) and abs(value) >= 2**63:
-            raise BadInput(f"{what}.{name}: {str(value)[:40]} is too large a number", "quote it")
-        if isinstance(value, str):
-            total += len(_text(value, f"{what}.{name}", WORD_BYTES_MAX // 4, 0))
-    if total > WORD_BYTES_MAX // 4:
-        raise BadInput(f"{what}: {total:,} characters; at most {WORD_BYTES_MAX // 4:,} are taken")
-    return tuple(raw.items())
-
-
-def _keeping(raw: Any, what: str) -> CheckpointPolicy:
-    check_keys(raw, _CHECKPOINT, what)
-    best = raw.get("keep_best")
-    metric, mode = "", "min"
-    if best is not None:
-        check_keys(best, _BEST, f"{what}.keep_best")
-        metric = _text(best.get("metric"), f"{what}.keep_best.metric", 100)
-        mode = one_of(best.get("mode", "min"), f"{what}.keep_best.mode", ("min", "max"))
-    marker = raw.get("marker") or ""
-    if marker and (not isinstance(marker, str) or "/" in marker or len(marker) > 200 or not marker.isprintable()):
-        raise BadInput(f'{what}.marker: "{str(marker)[:80]}" is not the name of a file')
-    return CheckpointPolicy(
-        keep_last=whole(raw.get("keep_last", 3), f"{what}.keep_last", 1, 1_000_000),
-        best_metric=metric,
-        best_mode=mode,
-        marker=marker,
-        settle_s=duration_s(raw.get("settle", 10.0), f"{what}.settle"),
-        saved_by=one_of(raw.get("saved_by") or "auto", f"{what}.saved_by", SAVED_BY),
-        dirs=_dirs(raw.get("dir") or (), f"{what}.dir"),
-    )
-
-
-def _dirs(raw: Any, what: str) -> tuple[str, ...]:
-    """One directory, or a list of them, each once."""
-    if isinstance(raw, str):
-        raw = [raw]
-    if not isinstance(raw, list | tuple) or len(raw) > DIRS_MAX:
-        raise BadInput(f"{what}: expected a path or at most {DIRS_MAX} of them, found {kind_of(raw)}")
-    return tuple(dict.fromkeys(inner_path(each, what) for each in raw))
-
-
-def _outputs(raw: Any, what: str) -> tuple[str, ...]:
-    if not isinstance(raw, list | tuple) or len(raw) > ENTRIES_MAX:
-        raise BadInput(f"{what}: expected a list of paths, found {kind_of(raw)}")
-    return tuple(inner_path(each, what) for each in raw)
-
-
-def _signal(raw: Any, what: str) -> str:
-    check_keys(raw, _NOTICE, what)
-    return one_of(raw.get("signal", "SIGTERM"), f"{what}.signal", SIGNALS)
-
-
-def _again(raw: Any, what: str) -> RetryPolicy:
-    check_keys(raw, _RETRY, what)
-    codes = raw.get("on_exit_codes")
-    if codes is not None:
-        if not isinstance(codes, list | tuple) or len(codes) > 255:
-            raise BadInput(f"{what}.on_exit_codes: expected a list of exit codes, found {kind_of(codes)}")
-        codes = tuple(whole(code, f"{what}.on_exit_codes", 1, 255) for code in codes)
-
-    def most(key: str, default: int | None) -> Any:
-        value = raw.get(key, default)
-        return None if value is None and default is None else whole(value, f"{what}.{key}", 0, 1_000_000)
-
-    return RetryPolicy(
-        on_exit_codes=codes,
-        platform_max=most("platform_max", PLATFORM_MAX),
-        capacity_max=most("capacity_max", CAPACITY_MAX),
-        quick_max=most("quick_max", QUICK_MAX),
-        platform_max_per_day=most("platform_max_per_day", None),
-        capacity_max_per_day=most("capacity_max_per_day", None),
-    )
-
-
-def _policies(raw: Any, what: str) -> tuple[LogPolicy, ...]:
-    if not isinstance(raw, list | tuple) or len(raw) > 100:
-        raise BadInput(f"{what}: expected a list of policies, found {kind_of(raw)}")
-    policies = []
-    for each in raw:
-        check_keys(each, _POLICY, what)
-        pattern = _text(each.get("pattern"), f"{what}.pattern", PATTERN_MAX)
-        try:
-            re.compile(pattern)
-        except (re.error, RecursionError, OverflowError) as error:
-            raise BadInput(f'{what}.pattern: "{pattern[:80]}" is not a regular expression: {error}') from None
-        action = one_of(each.get("action", "label"), f"{what}.action", ACTIONS)
-        policies.append(LogPolicy(pattern, _text(each.get("label"), f"{what}.label", 100), action))
-    return tuple(policies)
-
-
-def _limits(raw: Any, what: str) -> Limits:
-    check_keys(raw, _LIMITS, what)
-
-    def maybe(key: str, reader: Callable[[Any, str], Any]) -> Any:
-        return None if raw.get(key) is None else reader(raw[key], f"{what}.{key}")
-
-    pin = raw.get("pin_cpus", False)
-    if not isinstance(pin, bool):
-        raise BadInput(f'{what}.pin_cpus: "{str(pin)[:80]}" is neither true nor false')
-    return Limits(
-        open_files=maybe("open_files", lambda value, where: whole(value, where, 16, 2**31 - 1)),
-        output_bytes=maybe("output", size_bytes),
-        stalled_s=maybe("stalled_after", _longer_than_nothing),
-        pending_s=maybe("pending", _longer_than_nothing),
-        pin_cpus=pin,
-    )
-
-
-def _longer_than_nothing(value: Any, what: str) -> float:
-    seconds = duration_s(value, what)
-    if seconds <= 0:
-        raise BadInput(f'{what}: "{value}" is not longer than nothing', "leave it out for no limit")
-    return seconds
-
-
-def _stay(raw: Any, what: str) -> float:
-    """`{hold: 30m}`, or in one word `hold 30m`."""
-    if isinstance(raw, str):
-        word, _, time = raw.strip().partition(" ")
-        raw = {word: time.strip()}
-    check_keys(raw, _ON_FAILURE, what)
-    seconds = _longer_than_nothing(raw.get("hold"), f"{what}.hold")
-    if seconds > STAY_S_MAX:
-        raise BadInput(f"{what}.hold: {raw['hold']} is too long", f"at most {STAY_S_MAX / 86400:g} days")
-    return seconds
-
-
-def _resume(raw: Any, what: str) -> ResumeFrom:
-    check_keys(raw, _RESUME, what)
-    step = raw.get("step")
-    return ResumeFrom(
-        _text(raw.get("job"), f"{what}.job", 100), None if step is None else whole(step, f"{what}.step", 0, 2**62)
-    )

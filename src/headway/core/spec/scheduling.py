@@ -14,6 +14,18 @@ from typing import Any
 
 from headway.core.errors import BadInput
 from headway.core.fields import check_keys, kind_of, one_of, whole
+from headway.core.spec.words import (
+    FLAG,
+    MAYBE_AMOUNT,
+    PAIRS,
+    TEXT,
+    WHOLE,
+    Flag,
+    array,
+    inner_keys,
+    obj,
+    word,
+)
 from headway.core.units import duration_s
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -24,6 +36,8 @@ TIME_MOST = 253_402_300_799.0  # The end of the year 9999.
 
 WHEN = {"ok": "it succeeded", "any": "it ended, however", "failed": "it ended without success"}
 SAME = "same"
+LAYOUTS = ("spread", "pack")
+AFTER = obj(("job",), job=TEXT, when={"enum": list(WHEN)}, each=FLAG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,101 +49,17 @@ class After:
     each: bool = False  # Of an array: only the element with the same index.
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a job asks of the scheduler beyond its resources."""
-
-    after: tuple[After, ...] = ()
-    hold: bool = False
-    start_at: float | None = None
-    deadline: float | None = None
-    zone: str = ""  # "same": all nodes in one zone, whichever; else the name of the zone.
-    layout: str = ""  # "spread": on the emptiest nodes; "pack": on the fullest; empty: the first that fit.
-    gpu_type: str = ""
-    labels: tuple[tuple[str, str], ...] = ()
-    licences: tuple[tuple[str, int], ...] = ()  # Per job, not per node.
-    array: int = 0
-    estimate_s: float | None = None
-
-
-NO_WISHES = Wishes()
-
-KEYS: dict[str, str] = {
-    "after": "jobs that must have ended first: a list of ids, or of {job, when: ok|any|failed, each: true}",
-    "hold": "wait until it is released",
-    "start_at": "do not start before this time, such as 2030-01-31T18:00Z",
-    "deadline": "deadline; shown beside the expected end",
-    "zone": "same: all nodes in one zone; or the name of a zone",
-    "layout": "spread: on the emptiest nodes; pack: on the fullest",
-    "gpu_type": "the type of GPU, as the node's label gpu_type says",
-    "labels": "labels that the nodes must have",
-    "licences": "named countable things that the job holds while it runs, such as {matlab: 1}",
-    "array": "how many jobs to make of it; each sees its index",
-    "estimate": "how long it will probably run, such as 40m; not a limit",
-}
-AFTER_KEYS = {"job": "an id", "when": "ok, any or failed", "each": "element by element, for arrays of one size"}
-
-
-def read_wishes(raw: Mapping[str, Any]) -> Wishes:
-    """The wishes among the words of a description, or BadInput naming field, value and a way out."""
-    if KEYS.keys().isdisjoint(raw):
-        return NO_WISHES
-    wishes = Wishes(
-        after=_after(raw.get("after")),
-        hold=_flag(raw.get("hold", False), "hold"),
-        start_at=_time(raw.get("start_at"), "start_at"),
-        deadline=_time(raw.get("deadline"), "deadline"),
-        zone=_word(raw.get("zone"), "zone"),
-        layout=one_of(raw["layout"], "layout", ("spread", "pack")) if raw.get("layout") else "",
-        gpu_type=_word(raw.get("gpu_type"), "gpu_type").lower(),
-        labels=_labels(raw.get("labels")),
-        licences=_licences(raw.get("licences")),
-        array=whole(raw["array"], "array", 1, ARRAY_MAX) if raw.get("array") is not None else 0,
-        estimate_s=_estimate(raw.get("estimate")),
-    )
-    if wishes.start_at is not None and wishes.deadline is not None and wishes.deadline <= wishes.start_at:
-        raise BadInput("deadline: it is not after start_at", "give a later deadline or an earlier start")
-    if wishes.gpu_type and not _gpus(raw):
-        raise BadInput(f'gpu_type: "{wishes.gpu_type}" without GPUs', "add resources.gpus, or leave gpu_type out")
-    return wishes
-
-
-def show_wishes(wishes: Wishes) -> dict[str, Any]:
-    """The words that read back into these wishes; none for a plain job."""
-    shown: dict[str, Any] = {
-        "after": [{"job": each.job, "when": each.when, "each": each.each} for each in wishes.after],
-        "hold": wishes.hold,
-        "start_at": wishes.start_at,
-        "deadline": wishes.deadline,
-        "zone": wishes.zone,
-        "layout": wishes.layout,
-        "gpu_type": wishes.gpu_type,
-        "labels": dict(wishes.labels),
-        "licences": dict(wishes.licences),
-        "array": wishes.array,
-        "estimate": wishes.estimate_s,
-    }
-    return {key: value for key, value in shown.items() if value or (value == 0.0 and key in ("start_at", "deadline"))}
-
-
-def _gpus(raw: Mapping[str, Any]) -> bool:
-    resources = raw.get("resources")
-    return isinstance(resources, Mapping) and bool(resources.get("gpus"))
-
-
-def _after(raw: object) -> tuple[After, ...]:
-    if raw is None:
-        return ()
+def _after(raw: object, what: str) -> tuple[After, ...]:
     entries = raw if isinstance(raw, list | tuple) else [raw]
     if len(entries) > ENTRIES_MAX:
-        raise BadInput(f"after: {len(entries):,} jobs; at most {ENTRIES_MAX:,} are taken", "wait for an array instead")
+        raise BadInput(f"{what}: {len(entries):,} jobs; at most {ENTRIES_MAX:,} are taken", "wait for an array instead")
     return tuple(dict.fromkeys(_one_after(entry) for entry in entries))
 
 
 def _one_after(raw: object) -> After:
     if isinstance(raw, str):
         raw = {"job": raw}
-    check_keys(raw, AFTER_KEYS, "after")
+    check_keys(raw, inner_keys(AFTER), "after")
     assert isinstance(raw, Mapping)
     job = raw.get("job")
     if not isinstance(job, str) or not NAME.fullmatch(job):
@@ -145,10 +75,8 @@ def _flag(value: object, what: str) -> bool:
     return value
 
 
-def _time(value: object, what: str) -> float | None:
+def _time(value: object, what: str) -> float:
     """Seconds since 1970, or a date and time with its offset."""
-    if value is None:
-        return None
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= TIME_MOST:
         return float(value)
     form = "write it as 2030-01-31T18:00Z or 2030-01-31T18:00+01:00"
@@ -166,28 +94,36 @@ def _time(value: object, what: str) -> float | None:
     return moment.timestamp()
 
 
-def _word(value: object, what: str) -> str:
-    if value in (None, ""):
+def _name(value: object, what: str) -> str:
+    if value == "":
         return ""
     if not isinstance(value, str) or not LABEL.fullmatch(value):
         raise BadInput(f'{what}: "{str(value)[:80]}" is not a name')
     return value
 
 
-def _labels(raw: object) -> tuple[tuple[str, str], ...]:
-    if raw is None:
-        return ()
-    if not isinstance(raw, Mapping) or len(raw) > ENTRIES_MAX:
-        raise BadInput(f"labels: expected names and values, found {kind_of(raw)}")
-    return tuple(sorted((_word(key, "labels") or _nothing("labels"), str(value)[:200]) for key, value in raw.items()))
+def _gpu_type(value: object, what: str) -> str:
+    return _name(value, what).lower()
 
 
-def _licences(raw: object) -> tuple[tuple[str, int], ...]:
-    if raw is None:
-        return ()
+def _layout(value: object, what: str) -> str:
+    return one_of(value, what, LAYOUTS) if value else ""
+
+
+def _count(value: object, what: str) -> int:
+    return whole(value, what, 1, ARRAY_MAX)
+
+
+def _labels(raw: object, what: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(raw, Mapping) or len(raw) > ENTRIES_MAX:
-        raise BadInput(f"licences: expected names and counts, found {kind_of(raw)}")
-    counts = {_word(key, "licences"): whole(value, f"licences.{key}", 1, 1_000_000) for key, value in raw.items()}
+        raise BadInput(f"{what}: expected names and values, found {kind_of(raw)}")
+    return tuple(sorted((_name(key, what) or _nothing(what), str(value)[:200]) for key, value in raw.items()))
+
+
+def _licences(raw: object, what: str) -> tuple[tuple[str, int], ...]:
+    if not isinstance(raw, Mapping) or len(raw) > ENTRIES_MAX:
+        raise BadInput(f"{what}: expected names and counts, found {kind_of(raw)}")
+    counts = {_name(key, what): whole(value, f"{what}.{key}", 1, 1_000_000) for key, value in raw.items()}
     return tuple(sorted(counts.items()))
 
 
@@ -195,10 +131,171 @@ def _nothing(what: str) -> str:
     raise BadInput(f"{what}: a name is empty")
 
 
-def _estimate(value: Any) -> float | None:
-    if value is None:
-        return None
-    seconds = duration_s(value, "estimate")
+def _estimate(value: Any, what: str) -> float:
+    seconds = duration_s(value, what)
     if seconds <= 0:
-        raise BadInput(f'estimate: "{value}" is not longer than nothing', "leave it out when it is not known")
+        raise BadInput(f'{what}: "{value}" is not longer than nothing', "leave it out when it is not known")
     return seconds
+
+
+def as_mapping(pairs: Any, spec: Any) -> dict[str, Any]:
+    return dict(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a job asks of the scheduler beyond its resources."""
+
+    after: tuple[After, ...] = word(
+        (),
+        key="after",
+        says="jobs that must have ended first: a list of ids, or of {job, when: ok|any|failed, each: true}",
+        read=_after,
+        show=lambda after, _: [{"job": each.job, "when": each.when, "each": each.each} for each in after],
+        schema=array({"anyOf": [TEXT, AFTER]}),
+        changeable=True,
+        flags=(
+            Flag("--after", "Start once that job has ended.", metavar="JOB[:ok|any|failed]", many=True),
+            Flag("--after-each", "Element by element after another array.", metavar="ARRAY", many=True, changing=None),
+        ),
+    )
+    hold: bool = word(
+        False,
+        key="hold",
+        says="wait until it is released",
+        read=_flag,
+        schema=FLAG,
+        null=False,
+        changeable=True,
+        flags=(Flag("--hold", "Hold it until headway release JOB.", value=True, changing=None),),
+    )
+    start_at: float | None = word(
+        None,
+        key="start_at",
+        says="do not start before this time, such as 2030-01-31T18:00Z",
+        read=_time,
+        schema=MAYBE_AMOUNT,
+        changeable=True,
+        flags=(
+            Flag(
+                "--start-at",
+                "Start no earlier than this, such as 2030-01-31T18:00Z.",
+                metavar="TIME",
+                changing="Start no earlier than this; - is at once.",
+            ),
+        ),
+    )
+    deadline: float | None = word(
+        None,
+        key="deadline",
+        says="deadline; shown beside the expected end",
+        read=_time,
+        schema=MAYBE_AMOUNT,
+        changeable=True,
+        flags=(
+            Flag(
+                "--deadline",
+                "Deadline; why says if it is at risk.",
+                metavar="TIME",
+                changing="Deadline; - clears it.",
+            ),
+        ),
+    )
+    # "same": all nodes in one zone, whichever; else the name of the zone.
+    zone: str = word(
+        "",
+        key="zone",
+        says="same: all nodes in one zone; or the name of a zone",
+        read=_name,
+        changeable=True,
+        flags=(
+            Flag(
+                "--zone",
+                "All nodes in one zone, or in this one.",
+                metavar="same|ZONE",
+                changing="The zone of its nodes; - is any.",
+            ),
+        ),
+    )
+    # "spread": on the emptiest nodes; "pack": on the fullest; empty: the first that fit.
+    layout: str = word(
+        "",
+        key="layout",
+        says="spread: on the emptiest nodes; pack: on the fullest",
+        read=_layout,
+        schema={"enum": [*LAYOUTS, ""]},
+        changeable=True,
+        flags=(Flag("--layout", "Prefer the emptiest nodes, or the fullest.", metavar="spread|pack", changing=None),),
+    )
+    gpu_type: str = word(
+        "",
+        key="gpu_type",
+        says="the type of GPU, as the node's label gpu_type says",
+        read=_gpu_type,
+        changeable=True,
+        flags=(
+            Flag(
+                "--gpu-type",
+                "Only GPUs of this type.",
+                metavar="TYPE",
+                changing="Only GPUs of this type; - is any.",
+            ),
+        ),
+    )
+    labels: tuple[tuple[str, str], ...] = word(
+        (),
+        key="labels",
+        says="labels that the nodes must have",
+        read=_labels,
+        show=as_mapping,
+        schema=PAIRS,
+        changeable=True,
+        flags=(Flag("--label", "Only nodes with this label.", metavar="K=V", type="pairs", many=True, changing=None),),
+    )
+    licences: tuple[tuple[str, int], ...] = word(  # Per job, not per node.
+        (),
+        key="licences",
+        says="named countable things that the job holds while it runs, such as {matlab: 1}",
+        read=_licences,
+        show=as_mapping,
+        schema={"type": "object", "additionalProperties": {**WHOLE, "minimum": 1}},
+        changeable=True,
+        flags=(
+            Flag(
+                "--licence",
+                "Hold a licence while it runs.",
+                metavar="NAME[=N]",
+                type="pairs",
+                many=True,
+                changing=None,
+            ),
+        ),
+    )
+    array: int = word(
+        0,
+        key="array",
+        says="how many jobs to make of it; each sees its index",
+        read=_count,
+        schema={**WHOLE, "minimum": 0},
+        flags=(Flag("--array", "Submit N jobs; each sees HEADWAY_ARRAY_INDEX.", metavar="N", type="int"),),
+    )
+    estimate_s: float | None = word(
+        None,
+        key="estimate",
+        says="how long it will probably run, such as 40m; not a limit",
+        read=_estimate,
+        schema=MAYBE_AMOUNT,
+        changeable=True,
+        flags=(Flag("--estimate", "Expected run time; not a limit.", metavar="TIME", changing="Expected run time."),),
+    )
+
+
+NO_WISHES = Wishes()
+
+
+def check_wishes(wishes: Wishes, gpus: int) -> None:
+    """Refuse what contradicts itself."""
+    if wishes.start_at is not None and wishes.deadline is not None and wishes.deadline <= wishes.start_at:
+        raise BadInput("deadline: it is not after start_at", "give a later deadline or an earlier start")
+    if wishes.gpu_type and not gpus:
+        raise BadInput(f'gpu_type: "{wishes.gpu_type}" without GPUs', "add resources.gpus, or leave gpu_type out")

@@ -15,7 +15,8 @@ import pytest
 
 from headway.core.job.events import Event
 from headway.core.model import Attempt, Cause, Losses, Node, Outcome, Phase, Resources, Retries, State, Task
-from headway.core.spec.program import Environment, Input, Limits, LogPolicy, ProgramSpec, ResumeFrom, RetryPolicy
+from headway.core.spec.program import ProgramSpec
+from headway.core.spec.program_words import Environment, Input, Limits, LogPolicy, ResumeFrom, RetryPolicy
 from headway.store.conformance.accounts import AccountConformance
 from headway.store.conformance.files import FileConformance
 from headway.store.conformance.setup import SetupConformance
