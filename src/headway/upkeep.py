@@ -17,12 +17,13 @@ from headway.wiring import is_shared, key_ring, look_at_storage, open_storage, o
 
 def migrate(resolved: Resolved, home: Home) -> str:
     """Bring the tables of the database to this version, and say which that is."""
+    from headway.features.loading import load
     from headway.store.sql import schema
     from headway.store.sql.store import SqlStore
 
     if not is_shared(resolved.settings):
         os.close(own_home(home))  # Nobody else may be at work on it.
-    SqlStore.open(store_url(resolved.settings, home)).close()
+    SqlStore.open(store_url(resolved.settings, home), layouts=load().layouts).close()
     return schema.REVISION
 
 
@@ -73,6 +74,7 @@ def restore(resolved: Resolved, home: Home, of: Path, allow_missing: bool = Fals
     """Fill an empty database and storage from a copy; what is missing in it is found before anything is written."""
     from headway.control.access.signing_keys import CHECK
     from headway.control.server import backup
+    from headway.features import loading as features
     from headway.store.migrate import migrate as bring_to
     from headway.store.sql.databases import Database
     from headway.store.sql.dump import check_empty, load, rows_of
@@ -96,7 +98,8 @@ def restore(resolved: Resolved, home: Home, of: Path, allow_missing: bool = Fals
         check_empty(database)
         storage = open_storage(resolved.settings, home)
         objects = backup.put_back(of, storage, named)
-        rows = load(database, of / backup.TABLES, note["revision"], lambda revision: bring_to(url, revision))
+        layouts = features.load().layouts
+        rows = load(database, of / backup.TABLES, note["revision"], lambda revision: bring_to(url, revision), layouts)
         store = open_store(resolved.settings, home)
         look_at_storage(store, storage, resolved.settings, accept=True)  # Here the objects are from now on.
         store.put_shared_value(CHECK, "")  # Whose key file it is says the first server that starts.

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -236,15 +237,15 @@ class Term:
     control: Any
     performer: Any
     housekeeping: Any
-    shelf: Any
+    parts: dict[str, Any]  # What features' routes share, by feature.
+    beside: list[Any]  # What features have at work while this server leads.
 
     def start(self) -> None:
-        self.control.start()
-        self.performer.start()
-        self.housekeeping.start()
+        for part in (self.control, self.performer, self.housekeeping, *self.beside):
+            part.start()
 
     def stop(self) -> None:
-        for part in (self.housekeeping, self.performer, self.control):
+        for part in (*reversed(self.beside), self.housekeeping, self.performer, self.control):
             part.stop()
 
 
@@ -296,9 +297,10 @@ def read_keys(path: str) -> dict[str, str]:
 
 def open_store(settings: Settings, home: Home) -> Any:
     """The store; one that other servers may share is not migrated by the way."""
+    from headway.features.loading import load
     from headway.store.sql.store import SqlStore
 
-    return SqlStore.open(store_url(settings, home), migrating=not is_shared(settings))
+    return SqlStore.open(store_url(settings, home), migrating=not is_shared(settings), layouts=load().layouts)
 
 
 def assemble(
@@ -312,6 +314,7 @@ def assemble(
     from headway.control.leader.election import Away
     from headway.control.server.safe_log import hide
     from headway.engines.agent_zip import build
+    from headway.features.loading import load
     from headway.store.protocol import ServerSeen
 
     settings = resolved.settings
@@ -329,7 +332,7 @@ def assemble(
     about["advertised"] = settings.advertise_url or url
     services = Services(
         settings, store, storage, Away(lambda: standing.leader), Hub(), token, agent.data, agent.version,
-        new_id, time.time(), time.time, time.monotonic, about, standing, ring,
+        new_id, time.time(), time.time, time.monotonic, about, standing, ring, features=load(),
     )  # fmt: skip
     standing.proofs = lambda address, nonce: services.signer.proofs(address, nonce)
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -342,12 +345,12 @@ def assemble(
 def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure: Callable[[], bool]) -> Term:
     """Put together what a leader has, all of it read from the store: control, engines, housekeeping."""
     from headway.control.access.signing_keys import read_revoked
-    from headway.control.files.bundles import BundleStore
     from headway.control.files.garbage import Collecting
     from headway.control.files.log_upkeep import Housekeeping
     from headway.control.leader.cycle import Cycle
     from headway.control.leader.engine_calls import Performer
     from headway.control.leader.thread import ControlThread
+    from headway.control.state.feature import LeaderOffice
     from headway.control.state.forecast_cache import Aside
 
     settings, store, storage, services = server.resolved.settings, server.store, server.storage, server.services
@@ -367,18 +370,22 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
             each.dropped(said.dropped)
 
     key, version_ = services.signer.gangs, server.agent.version
+    features = services.features
     cycle = Cycle(
-        store, settings, [], epoch, time.monotonic(), publish, version_, new_id, key, Aside(), told, server.kinds
-    )
+        store, settings, [], epoch, time.monotonic(), publish, version_, new_id, key, Aside(), told, server.kinds,
+        features,
+    )  # fmt: skip
     cycle.servers = server.addresses
     control = ControlThread(cycle, on_lost_lead, sure)
     performer = Performer(control, engine_maker(server))
     services.examine, services.render, services.release = performer.examine, performer.render, performer.release
-    shelf = BundleStore(store, storage, control)
-    collecting.append(Collecting(store, storage, shelf, control))
+    office = LeaderOffice(store, storage, control, settings, services.new_parts(control))
+    sweeps = [partial(feature.sweep, office) for feature in features.every]
+    collecting.append(Collecting(store, storage, control, also=sweeps))
     also = [collecting[0].collect_unnamed]
     housekeeping.append(Housekeeping(store, storage, control, settings, also=also))
-    return Term(server, control, performer, housekeeping[0], shelf)
+    beside = [part for feature in features.every for part in feature.lead(office)]
+    return Term(server, control, performer, housekeeping[0], dict(office.parts), beside)
 
 
 def surroundings(server: Server) -> Surroundings:
@@ -444,7 +451,7 @@ class Alone:
 
     def start(self) -> None:
         self._term.start()
-        self._server.services.stand(self._term.control, self._term.shelf)
+        self._server.services.stand(self._term.control, self._term.parts)
         self._server.services.standing.change(True, "")
         self._keeper.start()
 
@@ -520,7 +527,7 @@ class OneOfSeveral:
         if term is None:
             services.stand(self._away)
         else:
-            services.stand(term.control, term.shelf)
+            services.stand(term.control, term.parts)
         services.standing.change(term is not None, leadership.leader)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway_wire.kinds import (
+    Anything,
     Each,
     EachTask,
     Figures,
@@ -29,7 +30,7 @@ from headway_wire.kinds import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, Mapping
+    from typing import Any, Iterator, Mapping
 
 PROTOCOL = 1
 CLAIMED, RUNNING, REFUSED = "claimed", "running", "refused"
@@ -279,6 +280,7 @@ class SyncRequest(Message):
         EachTask(_COUNT), (), "tasks that had written nothing when others of their gang had saved this step"
     )
     still_idle: tuple[tuple[str, int] | WordRefused, ...] = word(EachTask(_COUNT), (), "nor a while later")
+    features: Mapping[str, Any] = word(Anything(), {}, "words of features, each read by its own")
 
     def refused(self) -> Iterator[tuple[str, WordRefused]]:
         """What of it was not taken, with the word that it stood under."""

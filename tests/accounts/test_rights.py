@@ -8,7 +8,6 @@ import pytest
 from fastapi import APIRouter
 
 from headway.api.web import gate
-from headway.api.web.rights import RIGHTS
 from tests.api.serving import Serving
 
 METHODS = {"get", "put", "post", "patch", "delete"}
@@ -20,7 +19,7 @@ def test_every_route_has_a_row_and_every_row_a_route(tmp_path: Path) -> None:
     found = {
         (method.upper(), path) for path, methods in schema["paths"].items() for method in methods if method in METHODS
     }
-    assert found == {(method, path.replace(":path", "")) for method, path in RIGHTS}
+    assert found == {(method, path.replace(":path", "")) for method, path in server.services.table.rights}
 
 
 def test_a_route_without_a_row_is_refused_at_the_start(tmp_path: Path) -> None:

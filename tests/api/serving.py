@@ -23,6 +23,7 @@ from headway.control.leader.cycle import Cycle
 from headway.control.leader.election import Away
 from headway.control.leader.thread import ControlThread
 from headway.core.model import Pool
+from headway.features.loading import load
 from headway.settings import Settings
 from headway.storage.folder import FolderStorage
 from headway.storage.protocol import Storage
@@ -55,15 +56,23 @@ class Serving:
         pool = Pool("local", "local", nodes_min=1, lease_s=86400.0, price_per_hour=price)
         lead = self.store.take_lead("test", "", time.time(), 3600.0)
         assert lead is not None
+        features = load()
         self.cycle = Cycle(
-            self.store, self.settings, [pool], lead.epoch, time.monotonic(), hub.publish, engines=ENGINES
+            self.store,
+            self.settings,
+            [pool],
+            lead.epoch,
+            time.monotonic(),
+            hub.publish,
+            engines=ENGINES,
+            features=features,
         )
         self.control = ControlThread(self.cycle, lambda: None)
         numbers = itertools.count(1)
         self.services = Services(
             self.settings, self.store, self.storage, self.control, hub, TOKEN, b"", "", lambda: f"j{next(numbers)}",
             time.time(), time.time, time.monotonic, {"version": "0"},
-            ring=KeyRing(folder.with_name(f"{folder.name}.keys")),
+            ring=KeyRing(folder.with_name(f"{folder.name}.keys")), features=features,
         )  # fmt: skip
         self._listen()
 

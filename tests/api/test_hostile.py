@@ -152,10 +152,10 @@ def test_a_list_of_a_bundle_that_comes_damaged_is_read_again_and_never_shown(tmp
         digest = digest_of(files)
         for damage in ("damaged", "cut"):
             setattr(storage, damage, 2)
-            assert server.services.shelf.manifest(digest)["files"] == files
+            assert server.services.part("bundles").manifest(digest)["files"] == files
             setattr(storage, damage, 3)
             with pytest.raises(Unavailable, match="damaged"):
-                server.services.shelf.manifest(digest)
+                server.services.part("bundles").manifest(digest)
         # One that parses, and says something else.
         storage.put(f"bundles/{digest}.json", json.dumps({"files": [{**files[0], "path": "g"}]}).encode())
         answer = server.ask("GET", f"/api/v1/bundles/{digest}")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headway.core.scheduling.shares import Use
+from headway.features.loading import load
 from headway.store.sql.store import SqlStore
 from tests.api.serving import Serving
 
@@ -151,7 +152,7 @@ def test_every_route_is_described(server: Serving) -> None:
 
 
 def test_pages_do_not_grow_with_the_queue(tmp_path: Path) -> None:
-    store = SqlStore.open(f"sqlite:///{tmp_path}/house.db")
+    store = SqlStore.open(f"sqlite:///{tmp_path}/house.db", layouts=load().layouts)
     with Serving(tmp_path, store) as server:
         server.join()
         array = server.ok("POST", "/jobs", job(array=MANY, resources={"cpus": 6}))["array"]["id"]

@@ -9,6 +9,7 @@ from headway.control.leader.cycle import Cycle, PendingCommand, Published
 from headway.control.state.transaction import Command
 from headway.core.model import Pool
 from headway.core.protocol import read_sync
+from headway.features.loading import load
 from headway.settings import Settings
 from headway.store.protocol import Store
 from tests.builders import ENGINES, NOW
@@ -21,7 +22,9 @@ class Leader:
         self.now = NOW
         self.said: list[Published] = []
         pool = Pool("local", "local", nodes_min=1, lease_s=86400.0)
-        self.cycle = Cycle(store, settings or Settings(), [pool], 0, self.now, self.said.append, engines=ENGINES)
+        self.cycle = Cycle(
+            store, settings or Settings(), [pool], 0, self.now, self.said.append, engines=ENGINES, features=load()
+        )
 
     def do(self, command: Command) -> Future[Any]:
         future: Future[Any] = Future()

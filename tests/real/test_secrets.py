@@ -16,8 +16,8 @@ import pytest
 
 import headway
 from headway.control.access.sealing import new_key_line
-from headway.control.access.secret_references import resolve
 from headway.core.errors import NotFound, OperatorError, Unavailable
+from headway.features.secrets.references import resolve
 from tests.living import Living
 from tests.real.clouds import cloud_python
 from tests.waiting import wait_until
@@ -148,7 +148,7 @@ AWS = """
 import json, os, sys, time
 import boto3
 import headway
-from headway.control.access.secret_references import resolve
+from headway.features.secrets.references import resolve
 from headway.core.errors import HeadwayError
 there = boto3.client("secretsmanager", region_name="eu-west-1")
 for _ in range(600):

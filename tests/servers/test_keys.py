@@ -21,6 +21,8 @@ from headway.control.access.sealing import KeyRing
 from headway.control.access.signing_keys import house_of_before, signer_of
 from headway.core.access.tokens import LABELS, NODE, derived
 from headway.core.errors import OperatorError
+from headway.features.loading import load
+from headway.features.secrets.tables import SECRETS
 from headway.store.sql.store import SqlStore
 from tests.living import Living
 from tests.servers.cluster import Postgres
@@ -129,8 +131,8 @@ def test_nothing_in_a_copy_of_sqlite_signs_what_the_server_accepts(living: Livin
             stolen = signer_of(KeyRing(Path(place) / "config/secrets.keys").keys()).token_for(NODE_NAME)
             assert asked(thief, stolen) == 200
             assert asked(living, stolen) == 401
-            store = SqlStore.open(f"sqlite:///{copy / 'headway.db'}")
-            (secret,) = store.secrets()
+            store = SqlStore.open(f"sqlite:///{copy / 'headway.db'}", layouts=load().layouts)
+            (secret,) = store.rows(SECRETS)
             store.close()
             with pytest.raises(OperatorError, match="does not have"):
                 KeyRing(Path(place) / "config/secrets.keys").open(secret)

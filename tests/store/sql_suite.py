@@ -12,12 +12,16 @@ import pytest
 import sqlalchemy as sa
 
 from headway.core.errors import OperatorError
+from headway.features.loading import load
 from headway.store.conformance.suite import StoreConformance, a_job, change, ids, numbers, save
+from headway.store.conformance.tables import SPECIMENS
 from headway.store.migrate import migrate
 from headway.store.protocol import Batch, Store
 from headway.store.sql import schema
 from headway.store.sql.databases import Database
+from headway.store.sql.statements import Statements
 from headway.store.sql.store import SqlStore
+from headway.store.sql.tables import KeptTables
 
 WRITER = """
 import sys
@@ -38,7 +42,7 @@ class SqlConformance(StoreConformance):
         raise NotImplementedError
 
     def open_store(self, place: Path) -> Store:
-        return SqlStore.open(self.url(place))
+        return SqlStore.open(self.url(place), layouts=[SPECIMENS])
 
     @pytest.mark.real
     def test_what_was_acknowledged_is_there_after_a_kill(self, store: Store, place: Path) -> None:
@@ -115,7 +119,8 @@ class SqlConformance(StoreConformance):
         database = Database(self.url(place))
         with database.reads.connect() as connection:
             context = MigrationContext.configure(connection, opts={"compare_type": True})
-            assert compare_metadata(context, schema.metadata) == []
+            kept = KeptTables(load().layouts, lambda: Statements(database.reads.dialect))
+            assert compare_metadata(context, [schema.metadata, kept.metadata]) == []
             assert connection.execute(sa.select(schema.counters)).all() == [(1, 0, 0)]
             assert connection.execute(sa.select(schema.revision)).scalar() == schema.REVISION
         database.close()

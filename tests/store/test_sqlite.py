@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
 from headway.core.errors import Unavailable
+from headway.features.loading import load
 from headway.store.conformance.suite import a_job, change, ids, numbers, save
 from headway.store.migrate import config, migrate
 from headway.store.protocol import Batch, Store
@@ -63,7 +64,7 @@ class TestSqliteStore(SqlConformance):
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 
     def test_migrated_tables_are_spelled_like_those_that_are_made_at_once(self, tmp_path: Path) -> None:
-        SqlStore.open(f"sqlite:///{tmp_path}/made.db").close()
+        SqlStore.open(f"sqlite:///{tmp_path}/made.db", layouts=load().layouts).close()
         migrate(f"sqlite:///{tmp_path}/migrated.db")
         assert spelled(tmp_path / "made.db") == spelled(tmp_path / "migrated.db")
 

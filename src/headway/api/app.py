@@ -12,7 +12,6 @@ from headway.api.routes import (
     accounts,
     agents,
     audit,
-    bundles,
     cluster,
     events,
     files,
@@ -20,10 +19,7 @@ from headway.api.routes import (
     login,
     logs,
     queued_jobs,
-    schedules,
-    secrets,
     server,
-    visits,
 )
 from headway.api.web import problems
 from headway.api.web.fast_path import FastPath, HotRoutes, NoSurprise, hot_routes
@@ -31,10 +27,7 @@ from headway.api.web.follower_proxy import Front
 from headway.api.web.gate import Gate, guard
 from headway.api.web.services import Services
 
-ROUTES = (
-    jobs, queued_jobs, logs, files, bundles, events, cluster, schedules, server, agents, visits, accounts, audit,
-    login, secrets,
-)  # fmt: skip
+ROUTES = (jobs, queued_jobs, logs, files, events, cluster, server, agents, accounts, audit, login)
 
 
 def create_app(services: Services) -> FastAPI:
@@ -53,11 +46,13 @@ def create_app(services: Services) -> FastAPI:
         openapi_url="/api/v1/openapi.json",
     )
     problems.install(app)
-    routers = [guard(module.routes(services), services) for module in ROUTES]
+    made = [module.routes(services) for module in ROUTES] + [web.make(services) for web in services.webs.values()]
+    routers = [guard(router, services) for router in made]
     for router in routers:
         app.include_router(router)
     # The last to be added is the first to be met: who calls, then whether this server leads.
-    app.add_middleware(Front, standing=services.standing)
+    app.add_middleware(Front, standing=services.standing, table=services.table)
     app.add_middleware(Gate, services=services)
-    app.open_lane(NoSurprise(Gate(Front(HotRoutes(hot_routes(routers, services)), services.standing), services)))
+    hot = HotRoutes(hot_routes(routers, services))
+    app.open_lane(NoSurprise(Gate(Front(hot, services.standing, services.table), services)))
     return app

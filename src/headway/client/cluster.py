@@ -1,4 +1,4 @@
-"""The house's rules through the SDK: queues, pools, licences, schedules, nodes; arrays and the outlook.
+"""The house's rules through the SDK: queues, pools, licences, nodes; arrays and the outlook.
 
 A thin cover over the API, as sdk.py is; reached as `Client().house`.
 """
@@ -66,18 +66,6 @@ class ClusterCalls:
     def revoke_node(self, node: str) -> dict[str, Any]:
         """Let a node's token be good for nothing any more."""
         return dict(self._ask("POST", f"/nodes/{_word(node)}/revoke")["node"])
-
-    def schedules(self) -> list[dict[str, Any]]:
-        return list(self._get("/schedules")["schedules"])
-
-    def set_schedule(self, name: str, words: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(self._ask("PUT", f"/schedules/{_word(name)}", dict(words))["schedule"])
-
-    def pause_schedule(self, name: str, paused: bool = True) -> dict[str, Any]:
-        return dict(self._ask("POST", f"/schedules/{_word(name)}/pause", {"paused": paused})["schedule"])
-
-    def drop_schedule(self, name: str) -> None:
-        self._ask("DELETE", f"/schedules/{_word(name)}")
 
     # --- waiting jobs ---
     def change(self, ref: str, changes: Mapping[str, Any]) -> dict[str, Any]:

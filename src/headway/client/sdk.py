@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from headway.client.cluster import ClusterCalls
     from headway.client.code.bundle import ReadBundle, SentBundle
     from headway.client.code.prepared_job import Packing, PreparedJob
-    from headway.client.secrets import Secrets
     from headway.client.story import Chunk
+    from headway.features.schedules.client import Schedules
+    from headway.features.secrets.client import Secrets
 
 LONG_POLL_S = 20.0
 FRESH_S = 0.5  # How long a look at a running job's log waits for what its nodes have not told yet.
@@ -49,7 +50,7 @@ class Client:
 
     @property
     def house(self) -> ClusterCalls:
-        """Queues, pools, licences, schedules, arrays and the outlook."""
+        """Queues, pools, licences, arrays and the outlook."""
         from headway.client.cluster import ClusterCalls
 
         return ClusterCalls(self.link)
@@ -64,9 +65,16 @@ class Client:
     @property
     def secrets(self) -> Secrets:
         """Set and listed by name; no call brings a value back."""
-        from headway.client.secrets import Secrets
+        from headway.features.secrets.client import Secrets
 
         return Secrets(self.link)
+
+    @property
+    def schedules(self) -> Schedules:
+        """Jobs that are submitted again and again."""
+        from headway.features.schedules.client import Schedules
+
+        return Schedules(self.link)
 
     def on_trouble(self, tell: Callable[[str], None]) -> None:
         """Let somebody know when the server does not answer and the call is tried again."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headway.client.visits import Visit
 from headway.core.errors import HeadwayError
 from headway.core.rehearsal.verdict import FileSeen
+from headway.features.visits.client import Visit
 from headway_wire.frames import DATA, END, EXIT
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from headway.control.state.feature import NONE, Features
 from headway.core.model import Pool, Resources
 from headway.core.spec.engine import EngineRules
 from headway.settings import Settings
@@ -39,8 +40,14 @@ class Simulation:
     """All parts of one world."""
 
     def __init__(
-        self, seed: int, weather: Mapping[str, float] | None = None, ordered: bool = False, servers: int | None = None
+        self,
+        seed: int,
+        weather: Mapping[str, float] | None = None,
+        ordered: bool = False,
+        servers: int | None = None,
+        features: Features = NONE,
     ) -> None:
+        self.features = features
         self.ordered = ordered
         self.world = World(seed)
         chance = self.world.chance
@@ -149,10 +156,14 @@ def servers_of(seed: int, chance: Random) -> int:
 
 
 def run_seed(
-    seed: int, weather: Mapping[str, float] | None = None, ordered: bool = False, servers: int | None = None
+    seed: int,
+    weather: Mapping[str, float] | None = None,
+    ordered: bool = False,
+    servers: int | None = None,
+    features: Features = NONE,
 ) -> Result:
     """Live through one seed, in its own weather or in this one, and say how it went."""
-    simulation = Simulation(seed, weather, ordered, servers)
+    simulation = Simulation(seed, weather, ordered, servers, features)
     world = simulation.world
     try:
         simulation.live()

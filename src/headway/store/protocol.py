@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from headway.core.access.accounts import Accounts, AuditEntry, Membership, Project, Token, User
 from headway.core.errors import HeadwayError
@@ -17,8 +17,7 @@ from headway.core.files.storage_identity import Place
 from headway.core.growth.node_orders import NodeOrder
 from headway.core.job.events import Event
 from headway.core.model import Attempt, Job, JobId, Node, NodeId, Pool, Queue
-from headway.core.spec.schedule import Schedule
-from headway.core.spec.secrets import Secret
+from headway.store.tables import ALL, R, RowChange, Table, Which
 
 
 class LeaderLost(HeadwayError):
@@ -87,17 +86,6 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """Code that was uploaded, named by its content. Its manifest and files are in storage."""
-
-    digest: str
-    bytes: int
-    files: int
-    created_at: float
-    last_used_at: float
-
-
-@dataclass(frozen=True, slots=True)
 class SharesUsed:
     """That a job needs something beyond its own rows: a `bundle`, or the parts of an `origin` job's checkpoints."""
 
@@ -108,7 +96,7 @@ class SharesUsed:
 
 @dataclass
 class Files:
-    """What a batch writes about checkpoints, artifacts and bundles.
+    """What a batch writes about checkpoints, artifacts, and what jobs use.
 
     The fence: a checkpoint or artifact is left out, and its job named in `fenced`, unless, before this batch, its
     attempt was the job's newest, had not ended, and its task was neither lost nor released. (Within a batch the order
@@ -119,8 +107,6 @@ class Files:
     changed: list[Checkpoint] = field(default_factory=list)  # Their state, pin and savers, where they are there.
     dropped: list[Checkpoint] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)  # The same task and path replaces what is there.
-    bundles: list[Bundle] = field(default_factory=list)  # The same digest replaces what is there.
-    dropped_bundles: list[str] = field(default_factory=list)  # Left out when a job uses it.
     uses: list[SharesUsed] = field(default_factory=list)
 
 
@@ -137,15 +123,13 @@ class UseAccount:
 
 @dataclass
 class Setup:
-    """What a batch writes about queues, pools, licences, schedules, use, orders and places. The same name replaces."""
+    """What a batch writes about queues, pools, licences, use, orders and places. The same name replaces."""
 
     queues: list[Queue] = field(default_factory=list)
     dropped_queues: list[str] = field(default_factory=list)
     pools: list[Pool] = field(default_factory=list)
     dropped_pools: list[str] = field(default_factory=list)
     licences: Mapping[str, int] | None = None  # All of them: what is not named goes.
-    schedules: list[Schedule] = field(default_factory=list)
-    dropped_schedules: list[str] = field(default_factory=list)
     use: Sequence[UseAccount] | None = None  # All of it.
     orders: list[NodeOrder] = field(default_factory=list)
     dropped_orders: list[str] = field(default_factory=list)
@@ -194,6 +178,7 @@ class Batch:
     files: Files | None = None
     setup: Setup | None = None
     accounts: Accounts | None = None
+    rows: Sequence[RowChange] = ()  # Of features' tables, after everything else.
     audit: Sequence[AuditEntry] = ()  # Numbered in their order; nothing ever changes or removes them.
     audit_jobs: Sequence[frozenset[JobId]] = ()  # What each entry hangs on: with a stale job, it is left out.
 
@@ -372,12 +357,6 @@ class Store(Protocol):
         """In order of attempt, task and path."""
         ...
 
-    def bundle(self, digest: str) -> Bundle | None: ...
-
-    def bundles(self, unused_since: float | None = None) -> list[Bundle]:
-        """All, in order of digest; or those that no job uses and that were last used before then."""
-        ...
-
     def uses(self, job: JobId) -> list[SharesUsed]:
         """What a job needs beyond its own rows, in order of kind and name."""
         ...
@@ -386,14 +365,19 @@ class Store(Protocol):
         """The jobs that need this, in order of `seq`."""
         ...
 
+    # --- features' tables ---
+    def rows(self, table: Table[R], which: Which = ALL) -> list[R]:
+        """The rows of a feature's table that were asked for, in order of their keys."""
+        ...
+
+    def row(self, table: Table[R], *key: Any) -> R | None: ...
+
     # --- reading the set-up: everything in order of name ---
     def queues(self) -> list[Queue]: ...
 
     def pools(self) -> list[Pool]: ...
 
     def licences(self) -> dict[str, int]: ...
-
-    def schedules(self) -> list[Schedule]: ...
 
     def use(self) -> list[UseAccount]: ...
 
@@ -413,10 +397,6 @@ class Store(Protocol):
     def tokens(self) -> list[Token]: ...
 
     def token(self, prefix: str) -> Token | None: ...
-
-    def secrets(self, project: str = "") -> list[Secret]:
-        """The newest version of each secret, in order of project and name; of one project, or of all."""
-        ...
 
     def note_use(self, prefix: str, at: float) -> None:
         """A token was used then. Any server may say so, leading or not."""

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from headway.control.files.bundles import BundleStore, content_key, manifest_key
+from headway.control.files.bundle_objects import content_key, manifest_key
 from headway.control.files.garbage import ORPHAN_S, REST_S, SWEEP_EVERY_S, Collecting
 from headway.control.jobs.commands import ForgetJob, Submit
 from headway.control.jobs.derive import forked
 from headway.core.errors import Conflict
 from headway.core.spec.bundle import Manifest, read_manifest
 from headway.core.spec.job import read_spec
+from headway.features.bundles.shelf import BundleStore
+from headway.features.bundles.tables import BUNDLES
 from headway.storage.folder import FolderStorage
 from tests.control.nodes.test_file_reports import Played
 
@@ -33,8 +35,11 @@ class Place(Played):
     def open_collecting(self) -> None:
         """As after a restart of the server: what it remembered is gone."""
         clock = lambda: self.leader.now  # noqa: E731
-        self.collecting = Collecting(self.store, self.storage, self.shelf, self, clock, clock)
+        self.collecting = Collecting(self.store, self.storage, self, clock, clock, also=[self.let_go])
         self.told = len(self.leader.said)
+
+    def let_go(self) -> None:
+        self.shelf.let_go(self.leader.now - ORPHAN_S)
 
     @property
     def cycle(self) -> Any:
@@ -202,7 +207,7 @@ def test_a_bundle_that_no_job_uses_is_let_go_and_contents_that_others_share_stay
     place.later(2 * ORPHAN_S)
     left = {content_key(hashlib.sha256(data).hexdigest()) for data in (b"1", b"2")}
     assert place.objects("bundles") == {*left, manifest_key(used)}
-    assert place.store.bundle(unused) is None
+    assert place.store.row(BUNDLES, unused) is None
     assert place.shelf.missing([hashlib.sha256(b"3").hexdigest()]) != []
     place.leader.do(ForgetJob(job, "ada")).result()
     place.later(2 * ORPHAN_S)

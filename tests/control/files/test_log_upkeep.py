@@ -16,6 +16,7 @@ from headway.control.files.log_upkeep import ORPHAN_S, REST_S, SWEEP_EVERY_S, Ho
 from headway.control.jobs.commands import ForgetJob, Submit
 from headway.control.state.transaction import Command
 from headway.core.errors import NotFound, Unavailable
+from headway.features.loading import load
 from headway.settings import Settings
 from headway.storage.folder import FolderStorage
 from headway.storage.protocol import Kept
@@ -160,7 +161,8 @@ class Place:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    store: Store = MemoryStore() if request.param == "memory" else SqlStore.open(f"sqlite:///{tmp_path}/headway.db")
+    url = f"sqlite:///{tmp_path}/headway.db"
+    store: Store = MemoryStore() if request.param == "memory" else SqlStore.open(url, layouts=load().layouts)
     place = Place(store, tmp_path / "storage")
     yield place
     assert not place.troubles()

@@ -26,6 +26,7 @@ from headway.control.nodes.sync import StaleAgent
 from headway.core.errors import BadInput, HeadwayError, NotAllowed, Unavailable, Unfinished
 from headway.core.model import Pool, State
 from headway.core.protocol import read_sync
+from headway.features.loading import load
 from headway.settings import Settings
 from headway.store.sql.store import SqlStore
 from tests.builders import a_spec
@@ -98,7 +99,7 @@ def control(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ControlT
             admin.execute(f'CREATE SCHEMA "{name}"'.encode())
         query = {"options": f"-csearch_path={name}"}
         url = sa.make_url(server()).update_query_dict(query).render_as_string(hide_password=False)
-    store = SqlStore.open(url)
+    store = SqlStore.open(url, layouts=load().layouts)
     lead = store.take_lead("s1", "", time.time(), 3600.0)
     assert lead is not None
     ended: list[str] = []

@@ -11,7 +11,6 @@ from headway.control.cluster.commands import CloseNode, DropPool, DropQueue, Poo
 from headway.control.jobs.change import ChangeJob, EachOf
 from headway.control.jobs.commands import Stop, Submit
 from headway.control.jobs.plan_query import PlanJob, PlanQueue
-from headway.control.jobs.schedules import SetSchedule
 from headway.control.leader.engine_calls import Released, Saw
 from headway.control.leader.placement import SaveUse
 from headway.core.errors import BadInput, Conflict, NotFound
@@ -20,6 +19,8 @@ from headway.core.model import Job, State
 from headway.core.scheduling.scheduler import why_waiting
 from headway.core.spec.job import read_spec
 from headway.engines.protocol import Sight, Sighting, Sightings
+from headway.features.schedules.commands import SetSchedule
+from headway.features.schedules.tables import SCHEDULES
 from headway.settings import Settings
 from headway.store.memory.store import MemoryStore
 from headway.store.protocol import JobFilter
@@ -380,7 +381,7 @@ def test_a_schedule_submits_its_job_once_for_each_moment(house: House) -> None:
     house.tick(5 * 3600)
     assert len(house.cycle.store.page(JobFilter(), None, 9)) == 2, "five moments passed, and one is made up for"
     again = Leader(house.cycle.store)
-    assert again.cycle.book.house.schedules["hourly"].fired == 2
+    assert again.cycle.book.held(SCHEDULES)["hourly",].fired == 2
 
 
 def test_the_outlook_says_when_a_job_would_start(house: House) -> None:

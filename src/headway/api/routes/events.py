@@ -13,11 +13,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from headway.api.web.gate import Actor, actor_of
-from headway.api.web.schemas import EVENTS, STREAM
+from headway.api.web.schemas import answers, event_schema
 from headway.api.web.services import Services
 from headway.control.views.jobs import show_event
-from headway.core.job.events import Event
+from headway.core.job.events import KINDS, Event
 from headway.core.spec.pool import without_ways
+from headway.core.spec.words import WHOLE, array, obj
 
 PAGE = 1000
 ALIVE_EVERY_S = 15.0
@@ -66,7 +67,7 @@ class Witness:
         if event.job:
             return self._projects.get(event.job, "")
         said = event.data.get("project")
-        return "" if "schedule" in event.data and not said else said
+        return "" if event.kind in self._services.features.events and not said else said
 
     def page(self, actor: Actor, after: int, limit: int, job: str | None) -> list[Event]:
         found: list[Event] = []
@@ -91,6 +92,9 @@ def routes(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["events"])
 
     witness = Witness(services)
+    shown = event_schema({**KINDS, **services.features.events})
+    shown_page = answers(200, obj(events=array(shown), last=WHOLE), "events, oldest first")
+    shown_stream = answers(200, shown, "one message per event: `id` its number, `event` its kind", "text/event-stream")
 
     async def stream(request: Request, after: int, job: str | None) -> AsyncIterator[str]:
         actor = actor_of(request)
@@ -109,7 +113,7 @@ def routes(services: Services) -> APIRouter:
             if len(events) < PAGE and not await services.hub.events_after(max(after, newest), ALIVE_EVERY_S):
                 yield ": alive\n\n"
 
-    @router.get("/events", responses=STREAM, response_class=StreamingResponse)
+    @router.get("/events", responses=shown_stream, response_class=StreamingResponse)
     async def events(
         request: Request,
         after: Annotated[int, Query(ge=0, le=SEQ_MAX)] = 0,
@@ -123,7 +127,7 @@ def routes(services: Services) -> APIRouter:
             stream(request, after, job), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
-    @router.get("/events/page", responses=EVENTS)
+    @router.get("/events/page", responses=shown_page)
     def page(
         request: Request,
         after: Annotated[int, Query(ge=0, le=SEQ_MAX)] = 0,

@@ -7,7 +7,6 @@ hear must not go through a third party that could hold it back. While nobody lea
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.api.web import problems
+from headway.api.web.feature_routes import RouteTable
 from headway.api.web.leader_connections import LeaderWire, LeaderWires
 from headway.control.leader.election import NotLeader
 from headway.core.errors import BadInput, Unavailable
@@ -25,13 +25,13 @@ PIECE_BYTES = 64 << 10
 PASSED = b"headway-passed"
 
 # Read from store and storage alone. Whatever is not named here is the leader's, so a new route is right from the start.
-HERE = re.compile(
+HERE = (
     r"/agent\.pyz|/agent/hello|/agent/objects/.+"
-    r"|/api/v1/(health|openapi\.json|events|events/page|bundles/[^/]+|arrays/[^/]+"
+    r"|/api/v1/(health|openapi\.json|events|events/page|arrays/[^/]+"
     r"|jobs/[^/]+/(logs|checkpoints|checkpoints/\d+/(raw|files)|artifacts|artifacts/raw|diff/[^/]+))"
 )
 # The leader knows more of it (why a job waits, what was just written); without one, the store's word is good enough.
-HERE_WITHOUT_LEADER = re.compile(r"/api/v1/(server|jobs|jobs/[^/]+|jobs/[^/]+/(wait|logs/raw))")
+HERE_WITHOUT_LEADER = r"/api/v1/(server|jobs|jobs/[^/]+|jobs/[^/]+/(wait|logs/raw))"
 PER_HOP = frozenset(
     {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"expect", b"host", PASSED}
 )
@@ -86,19 +86,22 @@ class LeaderGone(Exception):
 class Front:
     """Answers, passes on, or points to the leader."""
 
-    def __init__(self, app: ASGIApp, standing: LeaderStanding) -> None:
+    def __init__(self, app: ASGIApp, standing: LeaderStanding, table: RouteTable) -> None:
         self._app = app
         self._standing = standing
+        self._table = table
         self._wires = LeaderWires(lambda url, nonce: standing.proofs(url, nonce) if standing.proofs else [])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reads = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        if scope["type"] != "http" or self._standing.leading or (reads and HERE.fullmatch(scope["path"])):
+        if scope["type"] != "http" or self._standing.leading or (reads and self._table.here.fullmatch(scope["path"])):
             await self._app(scope, receive, send)
         elif scope["path"].startswith("/agent/"):
             await self._point(scope, receive, send)
         else:
-            await self._pass_on(scope, receive, send, reads and bool(HERE_WITHOUT_LEADER.fullmatch(scope["path"])))
+            await self._pass_on(
+                scope, receive, send, reads and bool(self._table.here_without_leader.fullmatch(scope["path"]))
+            )
 
     async def _point(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._standing.known(AGENT_S_MAX)

@@ -19,7 +19,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.api.web import problems
 from headway.api.web.connections import SIGNED_IN
-from headway.api.web.rights import RIGHTS, UNRECORDED
 from headway.api.web.sealed_calls import CHALLENGE, HELLO, SCHEME, STALE_TOKEN
 from headway.api.web.services import Services
 from headway.control.access.audit import Recording, recording
@@ -29,7 +28,6 @@ from headway.core.access.tokens import NODE, Signer
 from headway.core.errors import HeadwayError, NotAllowed
 from headway.core.model import Job
 
-OPEN_PATHS = frozenset(path for (_, path), right in RIGHTS.items() if right is Right.OPEN)
 REMEMBERED_MOST = 20_000
 BEARER = Actor("agent", "a signed address")  # Of no node, so nothing else is within its reach.
 Handler = Callable[[Request], Awaitable[Response]]
@@ -77,9 +75,10 @@ class Gate:
         self._signed: dict[bytes, Actor] = {}  # By the hash of what was shown; good as long as the keys are.
         self._signer: Signer | None = None
         self._calls = services.sealed_calls
+        self._open = services.table.open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+        if scope["type"] == "http" and scope["path"] not in self._open:
             given, actor = _given(scope), None
             if given.startswith(SCHEME) and (call := self._calls.open(scope, given)) is not None:
                 if call.problem:
@@ -157,8 +156,10 @@ def guard(router: APIRouter, services: Services) -> APIRouter:
         if not isinstance(route, APIRoute):
             raise TypeError(f"{route} is no route of ours, so nothing guards it")
         for method in route.methods or ():
-            if (method, route.path) not in RIGHTS:
-                raise LookupError(f"api/web/rights.py has no row for {method} {route.path}")
+            if (method, route.path) not in services.table.rights:
+                raise LookupError(
+                    f"{method} {route.path} has no row among the rights (api/web/rights.py, or its feature's)"
+                )
         # The documented place at which a route's handling can be wrapped; called once, when the router is included.
         setattr(route, "get_route_handler", _guarded(route, route.get_route_handler, services))  # noqa: B010
     return router
@@ -171,8 +172,8 @@ def _guarded(route: APIRoute, make: Callable[[], Any], services: Services) -> Ca
 def checked(route: APIRoute, handler: Handler, services: Services) -> Handler:
     """A handler of a route that is entered only with the route's right, and leaves its trace in the record."""
     (method,) = route.methods or {""}
-    right = RIGHTS[method, route.path]
-    changes = method != "GET" and right is not Right.AGENT and (method, route.path) not in UNRECORDED
+    right = services.table.rights[method, route.path]
+    changes = method != "GET" and right is not Right.AGENT and (method, route.path) not in services.table.unrecorded
     what = f"{route.tags[0] if route.tags else 'server'}.{route.name}"
     recorder = services.recorder
 

@@ -1,6 +1,6 @@
-"""Which right every route needs. A route without a row keeps the server from starting.
+"""Which right each route of the spine needs; features bring theirs. A route without one keeps the server from starting.
 
-What a right means is in core/access/actor.py; that a job, schedule or bundle belongs to a project in which the caller
+What a right means is in core/access/actor.py; that a job or something else belongs to a project in which the caller
 has it is checked where the thing is found (gate.py).
 """
 
@@ -55,12 +55,6 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/api/v1/jobs/{one}/diff/{other}"): VIEW,
     ("GET", "/api/v1/events"): KNOWN,
     ("GET", "/api/v1/events/page"): KNOWN,
-    # --- code ---
-    ("POST", "/api/v1/bundles/missing"): CHANGE,
-    ("PUT", "/api/v1/bundles/files"): CHANGE,
-    ("PUT", "/api/v1/bundles/files/{sha256}"): CHANGE,
-    ("PUT", "/api/v1/bundles/{digest}"): CHANGE,
-    ("GET", "/api/v1/bundles/{digest}"): VIEW,
     # --- what operators set ---
     ("GET", "/api/v1/queues"): KNOWN,
     ("PATCH", "/api/v1/queues/{name}"): SERVE,
@@ -75,10 +69,6 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("POST", "/api/v1/nodes/{node}/release"): SERVE,
     ("POST", "/api/v1/nodes/{node}/revoke"): SERVE,
     ("POST", "/api/v1/nodes/{node}/{how}"): SERVE,
-    ("GET", "/api/v1/schedules"): KNOWN,
-    ("PUT", "/api/v1/schedules/{name}"): CHANGE,
-    ("POST", "/api/v1/schedules/{name}/pause"): CHANGE,
-    ("DELETE", "/api/v1/schedules/{name}"): CHANGE,
     # --- accounts ---
     ("GET", "/api/v1/login"): OPEN,
     ("POST", "/api/v1/login/oidc"): OPEN,
@@ -102,16 +92,6 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/api/v1/health"): OPEN,
     ("GET", "/api/v1/server"): KNOWN,
     ("GET", "/api/v1/nodes"): KNOWN,
-    ("POST", "/api/v1/jobs/{ref}/visits"): CHANGE,
-    ("GET", "/api/v1/visits/{visit}/out"): CHANGE,
-    ("POST", "/api/v1/visits/{visit}/in"): CHANGE,
-    ("GET", "/agent/visits/{visit}/in"): AGENT,
-    ("POST", "/agent/visits/{visit}/out"): AGENT,
-    ("GET", "/api/v1/secrets"): KNOWN,
-    ("PUT", "/api/v1/projects/{project}/secrets/{name}"): CHANGE,
-    ("DELETE", "/api/v1/projects/{project}/secrets/{name}"): CHANGE,
-    ("POST", "/api/v1/secrets/rotate"): SERVE,
-    ("POST", "/agent/secrets"): AGENT,
     ("GET", "/agent/hello"): AGENT,
     ("POST", "/agent/sync"): AGENT,
     ("POST", "/agent/token"): AGENT,
@@ -122,13 +102,5 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/agent/objects/{key:path}"): AGENT,
 }
 
-UNRECORDED = frozenset(
-    {
-        ("POST", "/api/v1/bundles/missing"),
-        ("PUT", "/api/v1/bundles/files"),
-        ("PUT", "/api/v1/bundles/files/{sha256}"),
-        ("POST", "/api/v1/plan"),
-        ("POST", "/api/v1/visits/{visit}/in"),
-    }
-)
+UNRECORDED = frozenset({("POST", "/api/v1/plan")})
 """Calls that change nothing that anybody could name: questions, and the pieces of what is named later."""

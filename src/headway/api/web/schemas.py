@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headway.core.access.actor import ROLES
 from headway.core.job.causes import TABLE
-from headway.core.job.events import KINDS
 from headway.core.model import State
 from headway.core.spec.job import WORDS
 from headway.core.spec.pool import KEYS as POOL_KEYS
 from headway.core.spec.queue import KEYS as QUEUE_KEYS
-from headway.core.spec.schedule import KEYS as SCHEDULE_KEYS
-from headway.core.spec.schedule import OVERLAPS
 from headway.core.spec.words import NUMBER, TEXT, WHOLE, Schema, array, obj
 from headway_wire.sync import HOW
 
@@ -80,15 +77,20 @@ _PROGRESS: Schema = obj(
     artifacts=obj(files=WHOLE, bytes=WHOLE),
 )
 _DETAIL: Schema = {"allOf": [SUMMARY, obj(spec=SPEC, attempts=array({"type": "object"}), hint=TEXT), _PROGRESS]}
-EVENT: Schema = obj(
-    ("seq", "kind", "at"),
-    seq=WHOLE,
-    kind={"enum": list(KINDS)},
-    at=NUMBER,
-    job=TEXT,
-    attempt=WHOLE,
-    data={"type": "object"},
-)
+
+
+def event_schema(kinds: Iterable[str]) -> Schema:
+    return obj(
+        ("seq", "kind", "at"),
+        seq=WHOLE,
+        kind={"enum": list(kinds)},
+        at=NUMBER,
+        job=TEXT,
+        attempt=WHOLE,
+        data={"type": "object"},
+    )
+
+
 PROBLEM: Schema = obj(type=TEXT, title=TEXT, status=WHOLE, detail=TEXT, hint=TEXT)
 
 
@@ -115,8 +117,6 @@ JOBS = answers(200, obj(jobs=array(SUMMARY), next={"type": ["integer", "null"]})
 DETAIL = answers(200, _DETAIL, "the job")
 WHY = answers(200, obj(job=TEXT, state=_STATE, sentence=TEXT, evidence={"type": "object"}), "the reason")
 WAITED = answers(200, obj(job=_DETAIL, ended={"type": "boolean"}), "the job, ended or not")
-EVENTS = answers(200, obj(events=array(EVENT), last=WHOLE), "events, oldest first")
-STREAM = answers(200, EVENT, "one message per event: `id` its number, `event` its kind", "text/event-stream")
 RAW = answers(200, {"type": "string", "format": "binary"}, "bytes", "application/octet-stream")
 ANY = answers(200, {"type": "object"}, "the answer")
 
@@ -136,15 +136,6 @@ BUNDLE = body(obj(("files",), files=array({"type": "object"}), git={"type": ["ob
 # --- what operators set ---
 QUEUE: Schema = words(QUEUE_KEYS, {})
 POOL: Schema = words(POOL_KEYS, {})
-SCHEDULE: Schema = obj(
-    ("cron", "job"),
-    cron={**TEXT, "description": SCHEDULE_KEYS["cron"]},
-    zone={**TEXT, "description": SCHEDULE_KEYS["zone"]},
-    overlap={"enum": list(OVERLAPS), "description": SCHEDULE_KEYS["overlap"]},
-    paused={"type": "boolean"},
-    job=SPEC,
-)
-PAUSE = body(obj(paused={"type": "boolean"}))
 CHANGE = body(words(WORDS.changeable, {key: entry.schema for key, entry in WORDS.all.items()}))
 QUEUES = answers(
     200, obj(queues=array(obj(("name",), name=TEXT, rules=QUEUE, queued=WHOLE, active=WHOLE))), "the queues"
@@ -159,7 +150,6 @@ POOLS = answers(
     "the pools",
 )
 LICENCES = answers(200, obj(licences={"type": "object", "additionalProperties": WHOLE}), "how many there are of each")
-SCHEDULES = answers(200, obj(schedules=array({"type": "object"})), "the schedules")
 ARRAYS = answers(200, ARRAY, "how many of its jobs are in which state")
 PLAN = body(obj(("job",), job=SPEC))
 

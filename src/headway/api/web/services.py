@@ -13,7 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headway.api.web.follower_proxy import LeaderStanding
+from headway.api.web.feature_routes import FeatureRoutes, RouteTable
+from headway.api.web.follower_proxy import HERE, HERE_WITHOUT_LEADER, LeaderStanding
+from headway.api.web.rights import RIGHTS, UNRECORDED
 from headway.api.web.sealed_calls import SealedCalls
 from headway.api.web.shared_reads import Looks
 from headway.api.web.signed_urls import SignedUrls
@@ -21,10 +23,10 @@ from headway.api.web.token_cache import Badges, Recorder
 from headway.control.access.audit import Recorded, recording
 from headway.control.access.sealing import KeyRing
 from headway.control.access.signing_keys import Signing
-from headway.control.files.bundles import BundleStore
 from headway.control.leader.cycle import Published
 from headway.control.leader.election import Away
 from headway.control.leader.thread import ControlThread
+from headway.control.state.feature import NONE, Features
 from headway.control.state.transaction import Command
 from headway.control.views.files import price_of
 from headway.core.access.tokens import Signer
@@ -146,17 +148,37 @@ class Services:
     release: Callable[[Node], None] = lambda _node: None  # Have an engine give a node back.
     checked_logs: dict[LogRange, None] = field(default_factory=dict)  # Pieces of output that were found to be whole.
     render: Callable[[str, int], dict[str, Any]] = lambda _name, _nodes: {}  # What an order of a pool would send.
+    features: Features = NONE
+    parts: dict[str, Any] = field(default_factory=dict)  # What each feature's routes share, by feature.
 
     @property
     def leading(self) -> bool:
         return isinstance(self.control, ControlThread)
 
-    def stand(self, control: ControlThread | Away, shelf: BundleStore | None = None) -> None:
-        """Lead from now on, or no longer. A shelf of before may no longer know what is in storage."""
+    def stand(self, control: ControlThread | Away, parts: dict[str, Any] | None = None) -> None:
+        """Lead from now on, or no longer. What features knew before may no longer be so."""
         self.control = control
-        self.__dict__.pop("shelf", None)
-        if shelf is not None:
-            self.__dict__["shelf"] = shelf
+        self.parts = dict(parts) if parts is not None else {}
+
+    def part(self, feature: str) -> Any:
+        """What the routes of a feature share; made anew with every change of who leads."""
+        if feature not in self.parts:
+            self.parts.update(self.new_parts(self.control))
+        return self.parts[feature]
+
+    def new_parts(self, control: Any) -> dict[str, Any]:
+        made = {name: web.part for name, web in self.webs.items() if web.part is not None}
+        return {name: make(self.store, self.storage, control) for name, make in made.items()}
+
+    @cached_property
+    def webs(self) -> dict[str, FeatureRoutes]:
+        """What features bring to the web server, by feature."""
+        found = {each.name: each.web() for each in self.features.every}
+        return {name: web for name, web in found.items() if web is not None}
+
+    @cached_property
+    def table(self) -> RouteTable:
+        return RouteTable.of(RIGHTS, UNRECORDED, HERE, HERE_WITHOUT_LEADER, list(self.webs.values()))
 
     @property
     def shared(self) -> bool:
@@ -186,10 +208,6 @@ class Services:
     @cached_property
     def addresses(self) -> SignedUrls:
         return SignedUrls(self.storage, lambda: self.signer.addresses, self.now, self.settings.signed_url_s)
-
-    @cached_property
-    def shelf(self) -> BundleStore:
-        return BundleStore(self.store, self.storage, self.control)
 
     def price(self) -> Price:
         """What a second of an attempt costs, as the pools say."""

@@ -76,11 +76,9 @@ class Admission:
             found = self.services.store.jobs([resume.job])
             if not found or not actor.sees(found[0].spec.project):
                 raise NotFound(f'resume_from: no job "{resume.job[:80]}"', "headway ps")
-        bundle = spec.progress.bundle
-        if bundle and not self.services.shelf.of(owner_of(actor)).has(bundle) and not self._used(actor, bundle):
-            raise BadInput(
-                f'bundle: there is no bundle "{bundle[:12]}…" on this server', "upload it again, then submit"
-            )
+        for web in self.services.webs.values():
+            if web.admit is not None:
+                web.admit(self.services, actor, spec)
         return spec
 
     def _visible(self, actor: Actor, after: After, within: frozenset[str]) -> After:
@@ -96,17 +94,6 @@ class Admission:
             return job_views.find_job(self.services.store, ref, actor.projects).id
         except NotFound as error:
             raise BadInput(f"after: {error.message}", error.hint) from None
-
-    def _used(self, actor: Actor, bundle: str) -> bool:
-        """Whether a job that the caller may see runs this bundle."""
-        store = self.services.store
-        return any(actor.sees(job.spec.project) for job in store.jobs(store.users("bundle", bundle)[-100:]))
-
-    async def readable(self, request: Request, bundle: str) -> bool:
-        actor = actor_of(request)
-        if actor.admin or self.services.shelf.of(owner_of(actor)).has(bundle):
-            return True
-        return await run_in_threadpool(self._used, actor, bundle)
 
     async def change(self, request: Request, words: Mapping[str, Any]) -> dict[str, Any]:
         """Changes of a job: not into a project, nor after a job, that is not the caller's."""
@@ -147,8 +134,3 @@ def usual_project(actor: Actor) -> str:
     if "default" in mine or not mine:
         return "default"
     raise BadInput("several projects are possible", f"choose one with --project: {', '.join(mine)}")
-
-
-def owner_of(actor: Actor) -> str:
-    """Under which name the shelf knows what somebody has uploaded; empty for those who may know of everything."""
-    return "" if actor.admin else f"{actor.kind}:{actor.name}"

@@ -1,4 +1,4 @@
-"""Pages for people about queues, pools, schedules and the outlook. Text in, text out; those of jobs are in jobs.py."""
+"""Pages for people about queues, pools and the outlook. Text in, text out; those of jobs are in jobs.py."""
 
 from __future__ import annotations
 
@@ -60,26 +60,6 @@ def pools(output: Output, found: Sequence[Shown]) -> str:
             )
         )
     return output.table(("POOL", "ENGINE", "STATE", "NODES", "TASKS", "FREE"), rows)
-
-
-def schedules(output: Output, found: Sequence[Shown], now: float) -> str:
-    rows = [
-        (
-            each["name"],
-            each["cron"] if each["zone"] == "UTC" else f"{each['cron']} {each['zone']}",
-            each["overlap"],
-            "paused" if each["paused"] else _soon(each["next_at"], now),
-            str(each["fired"]),
-            str(each["skipped"]),
-            ", ".join(each["jobs"]),
-        )
-        for each in found
-    ]
-    return output.table(("SCHEDULE", "CRON", "OVERLAP", "NEXT", "FIRED", "LEFT OUT", "JOBS"), rows)
-
-
-def _soon(at: float | None, now: float) -> str:
-    return "never" if at is None else f"in {show_duration(max(0.0, at - now))}"
 
 
 def outlook(output: Output, found: Sequence[Shown]) -> str:

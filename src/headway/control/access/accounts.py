@@ -148,8 +148,8 @@ class DropProject:
         if any(job.spec.project == self.name for job in tx.book.jobs.values()):
             hint = f"headway ps --project {self.name}"
             raise Conflict(f'the project "{self.name}" has jobs that have not ended', hint)
-        if any(each.spec.project == self.name for each in tx.book.house.schedules.values()):
-            raise Conflict(f'the project "{self.name}" has schedules', "headway schedule ls")
+        for feature in tx.book.features.every:
+            feature.leave_project(self.name, tx)
         tx.admit.dropped_projects.append(self.name)
         revoke(tx.admit, [each for each in tx.store.tokens() if each.project == self.name], tx.now)
 

@@ -1,4 +1,4 @@
-"""Collects what nobody needs: objects that no committed manifest, artifact or bundle names any more.
+"""Collects what nobody needs: objects that no committed manifest, or artifact names any more.
 
 Mark, then sweep, one job at a time. Two rules keep it safe. In the folder of an attempt that goes on, only what
 retention itself let go is deleted: all else may be about to be named. Elsewhere an object must have lain unnamed for
@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 import structlog
 
-from headway.control.files.bundles import BundleStore
 from headway.control.state.leader_calls import Control
 from headway.core.errors import HeadwayError, NotFound, for_log
 from headway.core.files.checkpoints import Checkpoint
@@ -30,7 +29,6 @@ log = structlog.get_logger()
 REST_S = 60.0  # How long a checkpoint that was let go stays, for those who have just begun to read it.
 ORPHAN_S = 3600.0
 SWEEP_EVERY_S = 1800.0
-SHELF_EVERY_S = 86400.0  # How often contents are looked for that no bundle was ever made of.
 DELETED_AT_ONCE = 500
 SHORT_LIVED = ("parts", "checkpoints", "output")  # Folders whose unnamed objects go while the job is remembered.
 
@@ -44,14 +42,14 @@ class Collecting:
         self,
         store: Store,
         storage: Storage,
-        shelf: BundleStore,
         control: Control,
         now: Callable[[], float] = time.time,
         mono: Callable[[], float] = time.monotonic,
+        also: Sequence[Callable[[], None]] = (),
     ) -> None:
+        self._also = also
         self._store = store
         self._storage = storage
-        self._shelf = shelf
         self._control = control
         self._now = now
         self._mono = mono
@@ -59,7 +57,6 @@ class Collecting:
         self._dropped: dict[str, tuple[Checkpoint, float, float]] = {}  # Manifest -> which, since (monotonic, wall).
         self._clean: dict[JobId, tuple[object, ...]] = {}  # Jobs at rest that were looked through, as they were then.
         self._swept_at: float | None = None
-        self._shelf_at: float | None = None
 
     def dropped(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Take note of what retention let go. Called after every commit that did."""
@@ -112,16 +109,14 @@ class Collecting:
     # --- everything ---------------------------------------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Look through all jobs' objects, and through the bundles."""
+        """Look through all jobs' objects, and let features look through theirs."""
         for job, group in groupby(self._storage.list("jobs"), key=lambda kept: owner(kept.key)):
             try:
                 self.collect(job, list(group))
             except HeadwayError as error:
                 log.warning("job not collected", job=job, error=for_log(error))
-        thorough = self._shelf_at is None or self._mono() - self._shelf_at >= SHELF_EVERY_S
-        if thorough:
-            self._shelf_at = self._mono()
-        self._shelf.let_go(self._now() - ORPHAN_S, thorough)
+        for sweep in self._also:
+            sweep()
 
     def collect(self, job: JobId, objects: list[Kept]) -> None:
         """Delete what nobody names among the objects of one job."""

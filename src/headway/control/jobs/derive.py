@@ -1,4 +1,4 @@
-"""Jobs that come from other jobs (fork, rerun, retry), and what a new job takes up: a bundle, a checkpoint.
+"""Jobs that come from other jobs (fork, rerun, retry), and what a new job takes up.
 
 A checkpoint that is taken over becomes a row of the new job (attempt 0), so it outlives the job that made it.
 """
@@ -21,19 +21,17 @@ from headway.core.spec.program import PLAIN
 from headway.core.spec.program_words import ResumeFrom, read_params
 from headway.store.protocol import SharesUsed
 
-TOUCH_EVERY_S = 600.0
-
 
 def take_up(tx: Transaction, job: Job, like: JobId | None = None) -> Job:
     """The new job with all that it needs noted; refused when its bundle or its checkpoint is not there.
 
     `like` is the job that it repeats: where the origin is forgotten, what that one took over is taken over again.
     """
+    for feature in tx.book.features.who_take_up:
+        feature.take_up(job, tx)
     progress = job.spec.progress
     if progress is PLAIN:
         return job
-    if progress.bundle:
-        _use_bundle(tx, job)
     if progress.resume_from is None:
         return job
     whole, origins = _origin(tx, job, progress.resume_from, like)
@@ -43,17 +41,6 @@ def take_up(tx: Transaction, job: Job, like: JobId | None = None) -> Job:
     tx.keep.uses.extend(SharesUsed(job.id, "origin", origin) for origin in sorted(origins))
     resume = replace(progress.resume_from, step=whole.step)
     return replace(job, spec=replace(job.spec, progress=replace(progress, resume_from=resume)))
-
-
-def _use_bundle(tx: Transaction, job: Job) -> None:
-    digest = job.spec.progress.bundle
-    fresh = [each for each in tx.keep.bundles if each.digest == digest]
-    bundle = fresh[-1] if fresh else tx.store.bundle(digest)
-    if bundle is None or digest in tx.keep.dropped_bundles:
-        raise BadInput(f'bundle: there is no bundle "{digest[:12]}…" on this server', "upload it again, then submit")
-    tx.keep.uses.append(SharesUsed(job.id, "bundle", digest))
-    if tx.now - bundle.last_used_at > TOUCH_EVERY_S:
-        tx.keep.bundles.append(replace(bundle, last_used_at=tx.now))
 
 
 def _origin(tx: Transaction, job: Job, resume: ResumeFrom, like: JobId | None) -> tuple[Whole, set[JobId]]:

@@ -10,7 +10,6 @@ import graphlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headway.control.access.secrets import check_uses
 from headway.control.state.cluster_config import nearest
 from headway.control.state.transaction import Transaction
 from headway.control.views.jobs import find_job
@@ -74,7 +73,8 @@ def check_spec(
         spec = spec if spec.wall_s_max is not None else replace(spec, wall_s_max=queue.wall_s_default)
     else:
         spec = admission.check(spec, queue, _able(house.pools.values()), tx.book.nodes.values(), house.licences, user)
-    check_uses(tx.store, spec)
+    for feature in tx.book.features.who_check:
+        feature.check(spec, tx)
     if spec.wishes.after:
         spec = replace(spec, wishes=replace(spec.wishes, after=_resolved(tx, spec, named or {})))
     return spec

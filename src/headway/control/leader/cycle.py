@@ -16,7 +16,6 @@ import structlog
 from headway.control.cluster.commands import LeasesOver
 from headway.control.files.log_index import TrimLogs
 from headway.control.jobs.commands import NewId, Why, WhyMany
-from headway.control.jobs.schedules import Alarm, Fire
 from headway.control.jobs.submit import numbered
 from headway.control.leader import overdue
 from headway.control.leader.placement import SAVE_USE_S, SaveUse, carry_out, new_view, policy_of
@@ -25,6 +24,7 @@ from headway.control.nodes.orders import Memory
 from headway.control.nodes.sessions import Parked, Reply, Session
 from headway.control.nodes.sync import Sync, lose_node
 from headway.control.state.cluster_config import read_house
+from headway.control.state.feature import NONE, Beat, Features
 from headway.control.state.forecast_cache import at_once
 from headway.control.state.transaction import Command, Transaction
 from headway.control.state.working_copy import WorkingCopy, read_book
@@ -87,22 +87,23 @@ class Cycle:
         elsewhere: Callable[[Callable[[], None]], None] = at_once,
         storage: Mapping[str, str] | None = None,
         engines: Engines | None = None,
+        features: Features = NONE,
     ) -> None:
         self.engines = engines or {}
         self.secret = secret
+        self.features = features
         self.storage = dict(storage or {})  # What nodes are told of it: its mark, and where it is on this host.
         self.elsewhere = elsewhere  # Where forecasts are made.
         self.store = store
         self.settings = settings
         self.given = tuple(pools)
         self.epoch = epoch
-        self.book: WorkingCopy = self._read_book(None, 0.0)
+        self.book: WorkingCopy = self._read_book(None, 0.0, None)
         self.use_saved_at = mono
         self.sessions: dict[NodeId, Session] = {}
         self.publish = publish
         self.agent_version = agent_version
-        self.new_id = new_id  # For the jobs of schedules; without it, none is fired.
-        self.alarm = Alarm()
+        self.new_id = new_id  # For jobs that features submit.
         self.last_tick, self.ticked_at = mono, 0.0
         self.steps_saved_at = mono
         self.lowered: dict[str, tuple[Pool, float]] = {}  # Pools whose lease was longer, and since when it is not.
@@ -270,9 +271,10 @@ class Cycle:
             self.doubtful = True  # All is read again before anything else is done.
             self.troubles["store"] = error.message
 
-    def _read_book(self, older: View | None, now: float) -> WorkingCopy:
+    def _read_book(self, older: View | None, now: float, before: WorkingCopy | None) -> WorkingCopy:
         house = read_house(self.store, self.given, self.engines)
-        book = read_book(self.store, house, new_view(self.store, house, policy_of(self.settings), older, now))
+        view = new_view(self.store, house, policy_of(self.settings), older, now)
+        book = read_book(self.store, house, view, self.features, before)
         book.ordering = Memory()
         book.secret = self.secret
         book.foresight.elsewhere = self.elsewhere
@@ -283,7 +285,7 @@ class Cycle:
         if self.doubtful:
             trail, ordering, silent = self.book.trail, self.book.ordering, self.book.silent
             try:
-                self.book = self._read_book(self.book.view, now)
+                self.book = self._read_book(self.book.view, now, self.book)
             except HeadwayError as error:
                 self.troubles["store"] = error.message
                 return
@@ -335,7 +337,7 @@ class Cycle:
         other_leader = request.leader_epoch != self.epoch
         news = (
             full or resend or other_leader or said["duties"] or said["gone"] or request.logs or request.reports
-        ) or (said.get("visits") or asks)
+        ) or (asks or self.features.heard_in(said))
         if request.storage is not None and request.storage != self.storage.get("mark", ""):
             said["storage"] = dict(self.storage)
             news = True
@@ -376,11 +378,9 @@ class Cycle:
         # A node that we do not know holds no lease: nobody here counts it.
         lease_s = None if node is None else pool.lease_s if pool else 60.0
         session.leased_until = max(session.leased_until, session.heard_at + (lease_s or 0.0) * 1.01)
-        visits = self.book.doors.tell(session.node, now) if self.book.doors.rings else []
         session.asked = saver_questions.questions(self.book, session.node)
         return {
             **({"saved": session.asked} if session.asked else {}),
-            **({"visits": visits} if visits else {}),
             "leader_epoch": self.epoch,
             "said": session.said,
             "lease_left_s": lease_s,
@@ -394,6 +394,7 @@ class Cycle:
             "follow": sorted(session.follow),
             **({"leave": True} if self._unwanted(session) else {}),
             **self._other_servers(session, full),
+            **self.features.told(session.node, self.book, now),
         }
 
     def _unwanted(self, session: Session) -> bool:
@@ -442,7 +443,7 @@ class Cycle:
                 continue
             asks = saver_questions.asks_anew(self.book, node, session.asked)
             said = self._told(session, now)
-            if said["duties"] or said["gone"] or said.get("visits") or asks:
+            if said["duties"] or said["gone"] or asks or self.features.heard_in(said):
                 session.parked.pop(0).deliver(said)
 
     def follow_log(self, job: str, until: float, now: float) -> None:
@@ -493,8 +494,8 @@ class Cycle:
         if mono - self.use_saved_at >= SAVE_USE_S:
             self.use_saved_at = mono
             due.append(SaveUse())
-        if self.new_id is not None and self.book.house.schedules:
-            due.extend(Fire(name, self.new_id) for name in self.alarm.due(self.book.house.schedules, now))
+        for feature in self.features.who_tick:
+            due.extend(feature.tick(Beat(self.book, now, self.new_id)))
         due.extend(self._progress(now, mono))
         due.extend(self._leases(now, mono))
         due.extend(self._leases_over(mono))

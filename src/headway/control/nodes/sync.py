@@ -101,6 +101,11 @@ class Sync:
             file_reports.hear_notice(tx, session, request.notice)
         if request.full and self.current:
             self._missing(tx)
+        if request.features and isinstance(request.features, dict):
+            for feature in tx.book.features.who_hear:
+                said = {word: request.features[word] for word in feature.words if word in request.features}
+                if said:
+                    feature.hear(session.node, said, tx)
 
     def _begun(self, tx: Transaction, report: Report) -> None:
         """A single task begins without our `go`: whatever is told of it says that it was claimed."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.control.files.bundles import content_key, manifest_key
+from headway.control.files.bundle_objects import content_key, manifest_key
 from headway.core.errors import BadInput, Conflict, NotFound, OperatorError
 from headway.storage.protocol import Storage, check_key
 from headway.store.protocol import Store

@@ -1,6 +1,6 @@
-"""The house rules in force: queues, pools, licences, schedules. A part of the book, read from the store at each start.
+"""The house rules in force: queues, pools, licences. A part of the book, read from the store at each start.
 
-Only questions about them; what changes them is in cluster/commands.py and jobs/schedules.py.
+Only questions about them; what changes them is in cluster/commands.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from headway.core.growth.node_orders import NodeOrder, life_s, order_of
 from headway.core.model import Node, Pool, Queue
 from headway.core.spec.engine import Engines, rules_of
 from headway.core.spec.pool import DRAINING, LEAVING
-from headway.core.spec.schedule import Schedule
 from headway.store.protocol import Store
 
 DEFAULT = "default"
@@ -29,7 +28,6 @@ class ClusterConfig:
     pools: Mapping[str, Pool] = field(default_factory=dict)
     queues: Mapping[str, Queue] = field(default_factory=dict)
     licences: Mapping[str, int] = field(default_factory=dict)
-    schedules: Mapping[str, Schedule] = field(default_factory=dict)
     orders: Mapping[str, NodeOrder] = field(default_factory=dict)
     engines: Engines = field(default_factory=dict)
 
@@ -47,12 +45,6 @@ class ClusterConfig:
         known = self.pools.get(name)
         if known is None:
             raise NotFound(f'no pool "{name}"', nearest(name, self.pools, "headway pool ls"))
-        return known
-
-    def schedule(self, name: str) -> Schedule:
-        known = self.schedules.get(name)
-        if known is None:
-            raise NotFound(f'no schedule "{name}"', nearest(name, self.schedules, "headway schedule ls"))
         return known
 
     def is_ordered(self, pool: Pool) -> bool:
@@ -103,7 +95,6 @@ def read_house(store: Store, pools: Iterable[Pool] = (), engines: Engines | None
         {**{pool.name: pool for pool in pools}, **{pool.name: pool for pool in store.pools()}},
         {queue.name: queue for queue in store.queues()},
         store.licences(),
-        {schedule.name: schedule for schedule in store.schedules()},
         {order.id: order for order in store.orders()},
         engines or {},
     )

@@ -6,7 +6,7 @@ undo), the facts in between, and which command touched which job (so that a stal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from headway.core.model import Job, JobId, Node, Pool, State
 from headway.core.records import replace
 from headway.core.scheduling import waiting_lines
 from headway.store.protocol import Batch, Files, Forget, JobChange, LogRange, Setup, Store, SubmitKey
+from headway.store.tables import Key, R, RowChange, Table
 
 
 @dataclass
@@ -63,6 +64,10 @@ class Transaction:
     audit_jobs: list[set[JobId]] = field(default_factory=list)  # What the command of each entry touched.
     touched: set[JobId] = field(default_factory=set)  # By the command that is at work.
     pools_before: Mapping[str, Pool] | None = None  # Where this batch changes some.
+    rows: dict[tuple[str, Key], RowChange] = field(default_factory=dict)  # Of features' tables.
+    tables_before: dict[str, Mapping[Key, Any]] = field(default_factory=dict)  # Held ones that this batch changes.
+    undoing: list[Callable[[], None]] = field(default_factory=list)  # What features take back with the rest.
+    seen_job: JobId = ""  # The job whose change features are being told of.
     must_lead: bool = (
         False  # What is answered may be done only by who leads: the store is asked, even if nothing changed.
     )
@@ -111,6 +116,8 @@ class Transaction:
         held.after = after
         self.touched.add(job.id)
         self.book.saw(job, after)
+        if self.book.features.who_saw:
+            self._tell_features(job, after)
         if self.book.behind and waiting_lines.out_of_the_way(job, after):
             self._move_up(job)
         return after
@@ -131,6 +138,43 @@ class Transaction:
         else:
             facts = record(None, job, self.now)
         self.new.append(JobChange(job, 0, facts))
+        if self.book.features.who_saw:
+            self._tell_features(None, job)
+
+    def _tell_features(self, before: Job | None, after: Job) -> None:
+        outer, self.seen_job = self.seen_job, after.id
+        for feature in self.book.features.who_saw:
+            feature.saw(before, after, self)
+        self.seen_job = outer
+
+    # --- features' tables -------------------------------------------------------------------------------------------
+
+    def row(self, table: Table[R], *key: Any) -> R | None:
+        """A row as it stands in this transaction."""
+        changed = self.rows.get((table.name, key))
+        if changed is not None:
+            found: R | None = changed.row
+            return found
+        return self.book.held(table).get(key) if table.held else self.store.row(table, *key)
+
+    def put(self, table: Table[R], row: R) -> None:
+        """Write a row, in place of what has its key."""
+        self._change(table, table.key_of(row), row)
+
+    def drop(self, table: Table[R], *key: Any) -> None:
+        self._change(table, key, None)
+
+    def _change(self, table: Table[R], key: Key, row: R | None) -> None:
+        self.rows[table.name, key] = RowChange(table, key, row, self.seen_job)
+        if table.held:
+            before = self.book.held(table)
+            self.tables_before.setdefault(table.name, before)
+            kept = {other: each for other, each in before.items() if other != key}
+            self.book.tables[table.name] = kept if row is None else {**kept, key: row}
+
+    def undo_with(self, take_back: Callable[[], None]) -> None:
+        """Have something taken back, should this transaction not be saved."""
+        self.undoing.append(take_back)
 
     def save_node(self, node: Node, open_: bool = True, because: str = "") -> None:
         self.nodes_before.setdefault(node.id, self.book.nodes.get(node.id))
@@ -152,14 +196,14 @@ class Transaction:
 
     @property
     def keep(self) -> Files:
-        """What this batch writes about checkpoints, artifacts and bundles."""
+        """What this batch writes about checkpoints, artifacts and what jobs use."""
         if self.files is None:
             self.files = Files()
         return self.files
 
     @property
     def arrange(self) -> Setup:
-        """What this batch writes about queues, pools, licences, schedules and use."""
+        """What this batch writes about queues, pools, licences and use."""
         if self.setup is None:
             self.setup = Setup()
         return self.setup
@@ -199,6 +243,7 @@ class Transaction:
             or self.setup
             or self.accounts
             or self.audit
+            or self.rows
             or self.must_lead
         )
 
@@ -216,6 +261,7 @@ class Transaction:
             files=self.files,
             setup=self.setup,
             accounts=self.accounts,
+            rows=list(self.rows.values()),
             audit=self.audit,
             audit_jobs=[frozenset(jobs) for jobs in self.audit_jobs],
         )
@@ -239,6 +285,9 @@ class Transaction:
         if self.pools_before is not None:
             # A longer lease that is not saved is not granted: who starts next would not count it.
             self.book.house.pools = self.pools_before
+        self.book.tables.update(self.tables_before)
+        for take_back in reversed(self.undoing):
+            take_back()
 
     def take_over_stale(self, stale: frozenset[JobId]) -> None:
         """Somebody else changed these jobs meanwhile: put what the store has into the book."""

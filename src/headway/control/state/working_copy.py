@@ -5,17 +5,18 @@ It is rebuilt from the store at every start and holds nothing that could not be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from headway.control.state.cluster_config import ClusterConfig, read_house
+from headway.control.state.feature import NONE, Features
 from headway.control.state.forecast_cache import Foresight
 from headway.control.state.progress_index import ProgressIndex
-from headway.control.state.visit_calls import PendingVisits
 from headway.core.model import Job, JobId, Node, NodeId, State
 from headway.core.scheduling.scheduler import View
 from headway.store.protocol import LogRange, Store, Stream
+from headway.store.tables import Key, R, Table
 from headway_wire.tasks import task_key
 
 TaskRef = tuple[JobId, int]
@@ -64,13 +65,19 @@ class WorkingCopy:
     shut: dict[NodeId, str] = field(default_factory=dict)  # Nodes that are closed for a reason of their own: silent, …
     silent: dict[NodeId, tuple[float, float]] = field(default_factory=dict)  # Since when, and when it is given up.
     ordering: Any = None  # What is remembered of ordered pools; see nodes/orders.py.
-    doors: PendingVisits = field(default_factory=PendingVisits)  # Visitors whom their node has not met yet.
     foresight: Foresight = field(default_factory=Foresight)
     secret: bytes = b""  # From which the keys of gangs are made.
     untold: set[JobId] = field(default_factory=set)  # Placed by this leader, and in no reply to a node yet.
     behind: dict[str, JobId] = field(default_factory=dict)  # By the key of a task: who takes its place.
     called_back: set[JobId] = field(default_factory=set)  # Their nodes are asked to give them back if not begun.
     touched: set[NodeId] = field(default_factory=set)  # Nodes whose duties may have changed since the last publishing.
+    features: Features = NONE
+    tables: dict[str, Mapping[Key, Any]] = field(default_factory=dict)  # Held rows. Replaced, never changed.
+    memories: dict[str, Any] = field(default_factory=dict)  # What features remember beside them, by feature.
+
+    def held(self, table: Table[R]) -> Mapping[Key, R]:
+        """All rows of a table that the leader holds. Other threads may read them."""
+        return self.tables.get(table.name, {})
 
     def saw(self, before: Job | None, after: Job | None) -> None:
         """Take over one change of one job, in every index."""
@@ -155,8 +162,21 @@ def book_of(
     return book
 
 
-def read_book(store: Store, house: ClusterConfig | None = None, view: View | None = None) -> WorkingCopy:
-    """The working copy, as the store has it."""
+def read_book(
+    store: Store,
+    house: ClusterConfig | None = None,
+    view: View | None = None,
+    features: Features = NONE,
+    older: WorkingCopy | None = None,
+) -> WorkingCopy:
+    """The working copy, as the store has it; of an older one, what features keep in memory alone."""
     book = book_of(store.unfinished(), store.nodes(), house or read_house(store), view)
     book.trail.store = store
+    book.features = features
+    memories = older.memories if older is not None else {}
+    for feature in features.every:
+        for table in feature.layout.tables:
+            if table.held:
+                book.tables[table.name] = {table.key_of(row): row for row in store.rows(table)}
+        book.memories[feature.name] = feature.memory(store, memories.get(feature.name))
     return book

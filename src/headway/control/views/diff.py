@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from headway.control.files.bundles import content_key, read_bundle
+from headway.control.files.bundle_objects import content_key, read_bundle
 from headway.core.errors import HeadwayError
 from headway.core.files import checkpoints
 from headway.core.files.checkpoints import Gang

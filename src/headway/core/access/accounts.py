@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from headway.core.access.actor import ROLES
 from headway.core.errors import BadInput
-from headway.core.spec.secrets import Secret
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,62}")
 RESERVED = frozenset({"local", "house", "server", "admin", "root", "headway"})
@@ -88,8 +87,6 @@ class Accounts:
     members: list[Membership] = field(default_factory=list)
     dropped_members: list[tuple[str, str]] = field(default_factory=list)  # Project and user.
     tokens: list[Token] = field(default_factory=list)
-    secrets: list[Secret] = field(default_factory=list)  # A newer version replaces the older ones.
-    dropped_secrets: list[tuple[str, str]] = field(default_factory=list)  # Project and name.
 
 
 def check_name(raw: object, what: str) -> str:

@@ -26,7 +26,7 @@ class Event:
     seq: int = 0
 
 
-KINDS: dict[str, str] = {
+KINDS: dict[str, str] = {  # Features write kinds of their own.
     "JobSubmitted": "the job was accepted and is on disk",
     "AttemptPlaced": "places were taken for every task; agents are told",
     "AttemptStarted": "every task was claimed and `go` was given, or the only one has begun",
@@ -45,15 +45,11 @@ KINDS: dict[str, str] = {
     "NodeOpened": "a node takes tasks again",
     "QueueChanged": "a queue was made, changed or removed",
     "PoolChanged": "a pool was made, changed or removed",
-    "ScheduleChanged": "a schedule was made, changed, paused or removed",
-    "ScheduleFired": "a moment of a schedule came, and its job was submitted",
-    "ScheduleSkipped": "a moment of a schedule came, and was left out",
     "LogTrimmed": "the log outgrew its limit; its middle was dropped",
     "CheckpointCommitted": "every task has that step in storage: the next attempt can go on from it",
     "CheckpointSetAside": "a checkpoint failed its hash when it was restored; the one before, if any, is used instead",
     "ArtifactStored": "files that the job keeps were stored",
     "NoticeGiven": "a node said that its machine will go; nothing more is placed there",
-    "JobVisited": "somebody asked for a command, a shell or a port where the job runs",
     "StackDumped": "the stacks of all ranks were written down",
     "LeaderChanged": "another server leads from now on, or the same one anew; every lease begins anew",
     "DatabaseBack": "the database could not be reached for a while, and can be again",

@@ -1,5 +1,5 @@
 """What a bundle's manifest may say, and the name that follows from it. Pure; the bytes are
-control/files/bundles.py's.
+features/bundles/shelf.py's.
 """
 
 from __future__ import annotations

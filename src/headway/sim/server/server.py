@@ -92,7 +92,7 @@ class SimServer:
         self._clock = SteadyClock(self.wall, lambda: self.world.now)
         self.cycle = Cycle(
             store, simulation.settings, [simulation.pool], epoch, self.mono(), _ignore,
-            storage={"mark": simulation.storage.mark}, engines=simulation.engines,
+            storage={"mark": simulation.storage.mark}, engines=simulation.engines, features=simulation.features,
         )  # fmt: skip
         self.listening_since = self.mono()
         self.world.after(simulation.settings.tick_every_s, self._tick, self.cycle)

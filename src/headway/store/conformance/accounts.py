@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from headway.core.access.accounts import Accounts, AuditEntry, Membership, Project, Token, User
-from headway.core.spec.secrets import Secret
 from headway.store.conformance.specimens import a_job, change, ids
 from headway.store.protocol import Batch, JobFilter, LeaderLost, Store
 
@@ -59,17 +58,6 @@ class AccountConformance:
         store.note_use("abcd", 5.5)
         store.note_use("no", 5.5)
         assert store.tokens() == [replace(TOKEN, used_at=5.5)]
-
-    def test_of_a_secret_the_newest_version_is_kept(self, store: Store) -> None:
-        one = Secret("vision", "hf", 1, "k1", b"nonce\0\xff", b"\0sealed", created_by="ada", created_at=1.5)
-        far = Secret("speech", "hf", 1, reference="vault://kv/hf#token")
-        store.commit(Batch(accounts=Accounts(secrets=[one, far])))
-        newer = replace(one, version=2, ciphertext=b"other")
-        store.commit(Batch(accounts=Accounts(secrets=[newer])))
-        assert store.secrets() == [far, newer]
-        assert store.secrets("vision") == [newer]
-        store.commit(Batch(accounts=Accounts(dropped_secrets=[("vision", "hf"), ("no", "such")])))
-        assert store.secrets() == [far]
 
     def test_the_audit_log_only_grows(self, store: Store) -> None:
         store.commit(Batch(audit=[said("a"), said("b", 2.0)]))

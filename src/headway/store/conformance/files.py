@@ -1,4 +1,4 @@
-"""The law of all stores about checkpoints, artifacts and bundles: the fence above all.
+"""The law of all stores about checkpoints, artifacts and what jobs use: the fence above all.
 
 A part of StoreConformance in suite.py, which says how a store is opened.
 """
@@ -14,7 +14,7 @@ from headway.core.files.checkpoints import SET_ASIDE, Checkpoint
 from headway.core.job.events import Event
 from headway.core.model import Attempt, Phase
 from headway.store.conformance.specimens import a_job, change, ended, placed, save, with_tasks
-from headway.store.protocol import Artifact, Batch, Bundle, Files, Forget, LeaderLost, SharesUsed, Store
+from headway.store.protocol import Artifact, Batch, Files, Forget, LeaderLost, SharesUsed, Store
 
 
 def a_checkpoint(step: int, job: str = "j1", attempt: int = 1, task: int = 0, **fields: Any) -> Checkpoint:
@@ -27,14 +27,10 @@ def an_artifact(path: str, job: str = "j1", attempt: int = 1, task: int = 0, **f
     return Artifact(job, attempt, task, path, **{"size": 3, "sha256": "ab", "keys": keys, "at": 1.5, **fields})
 
 
-def a_bundle(digest: str, at: float = 10.0) -> Bundle:
-    return Bundle(digest, 100, 2, at, at)
-
-
 class FileConformance:
     def test_without_files_every_question_has_an_answer(self, store: Store) -> None:
         assert not any([store.checkpoints("no"), store.checkpoints_under("jobs/"), store.artifacts("no")])
-        assert not any([store.bundle("no"), store.bundles(), store.bundles(1e12), store.users("bundle", "no")])
+        assert not store.users("bundle", "no")
 
     def test_a_checkpoint_comes_back_as_it_was_committed(self, store: Store) -> None:
         save(store, a_job(nodes=2), placed(a_job(nodes=2), "n1", "n2", phase=Phase.GOING))
@@ -128,22 +124,6 @@ class FileConformance:
         assert store.artifacts("j1") == [an_artifact("a", size=4), whole, an_artifact("a", task=1)]
         assert store.artifacts("j1", 2) == []
 
-    def test_a_bundle_is_kept_while_a_job_uses_it(self, store: Store) -> None:
-        store.commit(Batch(files=Files(bundles=[a_bundle("b2"), a_bundle("b1"), a_bundle("b1", 20.0)])))
-        assert store.bundle("b1") == a_bundle("b1", 20.0)
-        assert store.bundles() == [a_bundle("b1", 20.0), a_bundle("b2")]
-        job = ended(a_job())
-        uses = [SharesUsed("j1", "bundle", "b1"), SharesUsed("j1", "bundle", "b1"), SharesUsed("no", "bundle", "b2")]
-        store.commit(Batch(jobs=[change(a_job()), change(job)], files=Files(uses=uses)))
-        assert store.users("bundle", "b1") == ["j1"]
-        assert store.bundles(unused_since=100.0) == [a_bundle("b2")]
-        assert store.bundles(unused_since=5.0) == []
-        store.commit(Batch(files=Files(dropped_bundles=["b1", "b2", "no"])))
-        assert store.bundles() == [a_bundle("b1", 20.0)]
-        store.commit(Batch(forget=[Forget("j1", Event("JobForgotten", 1.0, "j1"))]))
-        store.commit(Batch(files=Files(dropped_bundles=["b1"])))
-        assert store.bundles() == []
-
     def test_a_forgotten_job_leaves_no_files(self, store: Store) -> None:
         going = placed(a_job(), phase=Phase.GOING)
         save(store, a_job(), going)
@@ -158,6 +138,5 @@ class FileConformance:
         store.take_lead("s1", "", 100.0, 10.0)
         store.take_lead("s2", "", 120.0, 10.0)
         with pytest.raises(LeaderLost):
-            store.commit(Batch(files=Files(checkpoints=[a_checkpoint(1)], bundles=[a_bundle("b")])), epoch=1)
+            store.commit(Batch(files=Files(checkpoints=[a_checkpoint(1)])), epoch=1)
         assert store.checkpoints("j1") == []
-        assert store.bundle("b") is None

@@ -1,4 +1,4 @@
-"""The law of all stores about queues, pools, licences, schedules, the account of use, and changed descriptions.
+"""The law of all stores about queues, pools, licences, the account of use, and changed descriptions.
 
 A part of StoreConformance in suite.py, which says how a store is opened.
 """
@@ -12,7 +12,6 @@ import pytest
 from headway.core.files.storage_identity import Place
 from headway.core.growth.node_orders import NodeOrder
 from headway.core.model import Pool, Queue, Quota, Resources
-from headway.core.spec.schedule import Schedule
 from headway.core.spec.scheduling import After, Wishes
 from headway.store.conformance.specimens import a_job, change, ended, ids, save
 from headway.store.protocol import Batch, JobChange, JobFilter, LeaderLost, Setup, Store, UseAccount
@@ -28,31 +27,25 @@ POOL = Pool(
 WISHES = Wishes((After("j0", "any", True),), True, 5.5, 9.5, "same", "pack", "a100", (("a", "b"),), (("m", 2),), 3, 7.5)
 
 
-def a_schedule(name: str = "nightly") -> Schedule:
-    spec = a_job(wishes=WISHES, resources=Resources(2.0, 9, 1), env=(("A", "é"),)).spec
-    return Schedule(name, "0 3 * * *", spec, "ada", "Europe/Berlin", "replace", True, 1.5, 2.5, 3, 4, ("j1", "j2"))
-
-
 class SetupConformance:
     def test_without_a_set_up_every_question_has_an_answer(self, store: Store) -> None:
-        assert not any([store.queues(), store.pools(), store.licences(), store.schedules(), store.use()])
+        assert not any([store.queues(), store.pools(), store.licences(), store.use()])
 
     def test_the_set_up_comes_back_as_it_was_saved_in_order_of_name(self, store: Store) -> None:
         plain = Queue("any", pools=None), Queue("none", pools=())
-        setup = Setup([QUEUE, *plain], [], [POOL, Pool("a", "local")], [], {"b": 0, "a": 5}, [a_schedule()], [])
+        setup = Setup([QUEUE, *plain], [], [POOL, Pool("a", "local")], [], {"b": 0, "a": 5})
         store.commit(Batch(setup=setup))
         assert store.queues() == [plain[0], QUEUE, plain[1]]
         assert store.pools() == [Pool("a", "local"), POOL]
         assert list(store.licences().items()) == [("a", 5), ("b", 0)]
-        assert store.schedules() == [a_schedule()]
 
     def test_the_same_name_replaces_and_a_dropped_one_is_gone(self, store: Store) -> None:
-        store.commit(Batch(setup=Setup([QUEUE], [], [POOL], [], {"a": 1, "b": 2}, [a_schedule()])))
+        store.commit(Batch(setup=Setup([QUEUE], [], [POOL], [], {"a": 1, "b": 2})))
         store.commit(Batch(setup=Setup([replace(QUEUE, priority=9)], ["no"], licences={"b": 3})))
         assert (store.queues(), store.licences()) == ([replace(QUEUE, priority=9)], {"b": 3})
-        gone = Setup(dropped_queues=["night"], dropped_pools=["lab"], dropped_schedules=["nightly"])
+        gone = Setup(dropped_queues=["night"], dropped_pools=["lab"])
         store.commit(Batch(setup=gone))
-        assert not any([store.queues(), store.pools(), store.schedules()])
+        assert not any([store.queues(), store.pools()])
         assert store.licences() == {"b": 3}, "what a batch does not speak of stays"
 
     def test_orders_come_back_as_they_were_saved_and_go_when_they_are_dropped(self, store: Store) -> None:

@@ -21,6 +21,7 @@ from headway.store.conformance.accounts import AccountConformance
 from headway.store.conformance.files import FileConformance
 from headway.store.conformance.setup import SetupConformance
 from headway.store.conformance.specimens import a_job, a_range, change, ended, ids, numbers, placed, save, with_tasks
+from headway.store.conformance.tables import TableConformance
 from headway.store.protocol import (
     Batch,
     Forget,
@@ -44,11 +45,11 @@ PROGRESS = ProgramSpec(
 )
 
 
-class StoreConformance(FileConformance, SetupConformance, AccountConformance):
+class StoreConformance(FileConformance, SetupConformance, AccountConformance, TableConformance):
     """Subclass it, say how to open a store, and run pytest."""
 
     def open_store(self, place: Path) -> Store:
-        """Open the store that is kept at `place`; the same place twice is two servers on one store."""
+        """Open the store that is kept at `place`, with the tables of tables.SPECIMENS; twice is two servers on it."""
         raise NotImplementedError
 
     @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headway.core.access.accounts import Accounts, AuditEntry, Membership, Project, Token, User
-from headway.core.spec.secrets import Secret
 
 
 class MemoryAccounts:
@@ -19,7 +18,6 @@ class MemoryAccounts:
         self._projects: dict[str, Project] = {}
         self._members: dict[tuple[str, str], Membership] = {}
         self._tokens: dict[str, Token] = {}
-        self._secrets: dict[tuple[str, str], Secret] = {}
         self._audit: list[AuditEntry] = []
 
     def _save_accounts(self, accounts: Accounts) -> None:
@@ -27,9 +25,6 @@ class MemoryAccounts:
         self._projects.update({each.name: each for each in accounts.projects})
         self._members.update({(each.project, each.user): each for each in accounts.members})
         self._tokens.update({each.prefix: each for each in accounts.tokens})
-        for secret in accounts.dropped_secrets:
-            self._secrets.pop(secret, None)
-        self._secrets.update({(each.project, each.name): each for each in accounts.secrets})
         for name in accounts.dropped_users:
             self._users.pop(name, None)
         for name in accounts.dropped_projects:
@@ -69,10 +64,6 @@ class MemoryAccounts:
     def token(self, prefix: str) -> Token | None:
         with self._lock:
             return self._tokens.get(prefix)
-
-    def secrets(self, project: str = "") -> list[Secret]:
-        with self._lock:
-            return [self._secrets[key] for key in sorted(self._secrets) if project in ("", key[0])]
 
     def note_use(self, prefix: str, at: float) -> None:
         with self._lock:

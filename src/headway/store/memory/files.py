@@ -1,4 +1,4 @@
-"""Checkpoints, artifacts, bundles and their users in memory: the part of store.py that knows files."""
+"""Checkpoints, artifacts and what jobs use in memory: the part of store.py that knows files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headway.core.files.checkpoints import Checkpoint
 from headway.core.model import Job, JobId, Phase
-from headway.store.protocol import Artifact, Bundle, Files, SharesUsed
+from headway.store.protocol import Artifact, Files, SharesUsed
 
 TaskRef = tuple[JobId, int, int]
 FENCED = frozenset({Phase.LOST, Phase.RELEASED})
@@ -22,7 +22,6 @@ class MemoryFiles:
     def __init__(self) -> None:
         self._checkpoints: dict[JobId, dict[tuple[int, int, int], Checkpoint]] = {}
         self._artifacts: dict[JobId, dict[tuple[int, int, str], Artifact]] = {}
-        self._bundles: dict[str, Bundle] = {}
         self._uses: dict[JobId, dict[SharesUsed, None]] = {}
 
     # --- writing, under the lock ---
@@ -58,14 +57,9 @@ class MemoryFiles:
                 self._checkpoints[entry.job][entry.id[1:]] = changed
         for entry in files.dropped:
             self._checkpoints.get(entry.job, {}).pop(entry.id[1:], None)
-        for bundle in files.bundles:
-            self._bundles[bundle.digest] = bundle
         for use in files.uses:
             if use.job in self._jobs:
                 self._uses.setdefault(use.job, {})[use] = None
-        for digest in files.dropped_bundles:
-            if not self.users("bundle", digest):
-                self._bundles.pop(digest, None)
         return fenced
 
     def _forget_files(self, job: JobId) -> None:
@@ -89,17 +83,6 @@ class MemoryFiles:
         with self._lock:
             index = self._artifacts.get(job, {})
             return [index[at] for at in sorted(index) if attempt is None or at[0] == attempt]
-
-    def bundle(self, digest: str) -> Bundle | None:
-        return self._bundles.get(digest)
-
-    def bundles(self, unused_since: float | None = None) -> list[Bundle]:
-        with self._lock:
-            found = [self._bundles[digest] for digest in sorted(self._bundles)]
-            if unused_since is None:
-                return found
-            used = {use.name for uses in self._uses.values() for use in uses if use.kind == "bundle"}
-            return [each for each in found if each.last_used_at < unused_since and each.digest not in used]
 
     def uses(self, job: JobId) -> list[SharesUsed]:
         with self._lock:

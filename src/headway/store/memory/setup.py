@@ -1,4 +1,4 @@
-"""Queues, pools, licences, schedules and the account of use in memory: the part of store.py that knows the set-up."""
+"""Queues, pools, licences and the account of use in memory: the part of store.py that knows the set-up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import threading
 from headway.core.files.storage_identity import Place
 from headway.core.growth.node_orders import NodeOrder
 from headway.core.model import Pool, Queue
-from headway.core.spec.schedule import Schedule
 from headway.store.protocol import Setup, UseAccount
 
 
@@ -18,7 +17,6 @@ class MemorySetup:
         self._queues: dict[str, Queue] = {}
         self._pools: dict[str, Pool] = {}
         self._licences: dict[str, int] = {}
-        self._schedules: dict[str, Schedule] = {}
         self._use: dict[tuple[str, str, str], UseAccount] = {}
         self._orders: dict[str, NodeOrder] = {}
         self._places: dict[int, Place] = {}
@@ -26,13 +24,11 @@ class MemorySetup:
     def _save_setup(self, setup: Setup) -> None:
         self._queues.update({each.name: each for each in setup.queues})
         self._pools.update({each.name: each for each in setup.pools})
-        self._schedules.update({each.name: each for each in setup.schedules})
         self._orders.update({each.id: each for each in setup.orders})
         self._places.update({each.turn: each for each in setup.places})
         for kept, dropped in (
             (self._queues, setup.dropped_queues),
             (self._pools, setup.dropped_pools),
-            (self._schedules, setup.dropped_schedules),
             (self._orders, setup.dropped_orders),
         ):
             for name in dropped:
@@ -53,10 +49,6 @@ class MemorySetup:
     def licences(self) -> dict[str, int]:
         with self._lock:
             return dict(sorted(self._licences.items()))
-
-    def schedules(self) -> list[Schedule]:
-        with self._lock:
-            return [self._schedules[name] for name in sorted(self._schedules)]
 
     def use(self) -> list[UseAccount]:
         with self._lock:

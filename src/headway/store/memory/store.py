@@ -18,6 +18,7 @@ from headway.core.model import ENDS, Attempt, Job, JobId, Node, NodeId, Phase, T
 from headway.store.memory.accounts import MemoryAccounts
 from headway.store.memory.files import MemoryFiles
 from headway.store.memory.setup import MemorySetup
+from headway.store.memory.tables import MemoryTables
 from headway.store.protocol import (
     Batch,
     Committed,
@@ -34,11 +35,12 @@ from headway.store.protocol import (
     repeated_jobs,
     wrong_version,
 )
+from headway.store.tables import without_stale
 
 FENCED = frozenset({Phase.LOST, Phase.RELEASED})
 
 
-class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
+class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts, MemoryTables):
     """Everything in dictionaries under one lock."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -46,6 +48,7 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
         MemoryFiles.__init__(self)
         MemorySetup.__init__(self)
         MemoryAccounts.__init__(self)
+        MemoryTables.__init__(self)
         self._lock = threading.RLock()
         self._jobs: dict[JobId, Job] = {}  # In order of `seq`.
         self._open: dict[JobId, Job] = {}
@@ -138,6 +141,7 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
                 self._save_setup(batch.setup)
             if batch.accounts is not None:
                 self._save_accounts(batch.accounts)
+            self._save_rows(without_stale(batch.rows, stale))
             self.add_audit(batch.audit_without(stale))
             return Committed(len(self._events), frozenset(stale), first_job_seq, log_ends, frozenset(fenced))
 
@@ -183,6 +187,7 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts):
         for kept in (self._jobs, self._attempts, self._logs, self._log_ends):
             kept.pop(job.id, None)
         self._forget_files(job.id)
+        self._forget_rows(job.id)
         for seq in self._events_of.pop(job.id, ()):
             self._events[seq - 1] = None
         self._record(forget.event)

@@ -13,7 +13,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from headway.core.access.accounts import Accounts, AuditEntry, Membership, Project, Token, User
-from headway.core.spec.secrets import Secret
 from headway.store.sql import rows, schema
 from headway.store.sql.databases import Database
 from headway.store.sql.rows import Row
@@ -33,7 +32,6 @@ def write_accounts(connection: sa.Connection, sql: Statements, accounts: Account
     ):
         if many:
             connection.exec_driver_sql(sql.upsert(table), many)
-    _write_secrets(connection, sql, accounts)
     members = schema.memberships.c
     for name in accounts.dropped_users:
         connection.execute(schema.users.delete().where(schema.users.c.name == name))
@@ -43,15 +41,6 @@ def write_accounts(connection: sa.Connection, sql: Statements, accounts: Account
         connection.execute(schema.memberships.delete().where(members.project == name))
     for project, user in accounts.dropped_members:
         connection.execute(schema.memberships.delete().where(members.project == project, members.user == user))
-
-
-def _write_secrets(connection: sa.Connection, sql: Statements, accounts: Accounts) -> None:
-    table = schema.secrets
-    gone = [*accounts.dropped_secrets, *((each.project, each.name) for each in accounts.secrets)]
-    for project, name in gone:
-        connection.execute(table.delete().where(table.c.project == project, table.c.name == name))
-    if accounts.secrets:
-        connection.exec_driver_sql(sql.upsert(table), list(map(astuple, accounts.secrets)))
 
 
 def write_audit(connection: sa.Connection, sql: Statements, entries: Sequence[AuditEntry]) -> None:
@@ -99,10 +88,6 @@ class AccountTables:
     def token(self, prefix: str) -> Token | None:
         found = self._every(schema.tokens, schema.tokens.c.prefix == rows.plain(prefix))
         return Token(*found[0]) if found else None
-
-    def secrets(self, project: str = "") -> list[Secret]:
-        where = [schema.secrets.c.project == rows.plain(project)] if project else []
-        return [Secret(*row) for row in self._every(schema.secrets, *where)]
 
     def note_use(self, prefix: str, at: float) -> None:
         with self._writing() as connection:

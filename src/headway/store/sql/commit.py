@@ -28,6 +28,8 @@ from headway.store.sql.files import FileStatements, FileWriter, jobs_of
 from headway.store.sql.rows import Row
 from headway.store.sql.setup import write_setup
 from headway.store.sql.statements import CHUNK, Statements
+from headway.store.sql.tables import KeptTables
+from headway.store.tables import without_stale
 
 END_STATES = frozenset(state.value for state in ENDS)
 FENCED = frozenset({Phase.LOST.value, Phase.RELEASED.value})
@@ -52,8 +54,10 @@ class Commit:
         files: FileStatements,
         written: Mapping[JobId, Written],
         together: Callable[[sa.Connection], AbstractContextManager[None]],
+        tables: KeptTables,
     ) -> None:
         self._connection = connection
+        self._tables = tables
         self._together = together
         # The driver's own cursor: the statements are plain text already, and all else would cost more than they do.
         self._cursor: Any = connection.connection.cursor()
@@ -69,6 +73,7 @@ class Commit:
         self._data: tuple[object, str] = (None, "")
         self._event_seq = 0
         self._job_seq = 0
+        self._forgotten: list[JobId] = []
 
     def write(self, batch: Batch, epoch: int | None) -> Committed:
         with self._together(self._connection):
@@ -85,10 +90,14 @@ class Commit:
             if (self._event_seq, self._job_seq) != (event_seq, job_seq):
                 self._cursor.execute(self._sql.count, (self._event_seq, self._job_seq, 1))
         fenced = files.save(self._seqs) if files is not None else ()
+        if self._forgotten:
+            self._tables.forget(self._connection, self._forgotten)
         if batch.setup is not None:
             write_setup(self._connection, self._sql, batch.setup)
         if batch.accounts is not None:
             write_accounts(self._connection, self._sql, batch.accounts)
+        if batch.rows:
+            self._tables.write(self._connection, without_stale(batch.rows, self._stale), self._seqs)
         write_audit(self._connection, self._sql, batch.audit_without(self._stale))
         first_job_seq = job_seq + 1 if self._job_seq > job_seq else 0
         return Committed(self._event_seq, frozenset(self._stale), first_job_seq, log_ends, frozenset(fenced))
@@ -124,6 +133,7 @@ class Commit:
             asked.update(dict.fromkeys(entry.job for entry in part))
         if batch.files is not None:
             asked.update(dict.fromkeys(jobs_of(batch.files)))
+        asked.update(dict.fromkeys(each.row.job for each in batch.rows if each.table.of_job and each.row is not None))
         for chunk in in_chunks(list(asked)):
             for id, seq, version, state in self._rows(self._sql.many(self._sql.versions, chunk), chunk):
                 self._seqs[id] = seq
@@ -220,6 +230,7 @@ class Commit:
                 self._stale.add(forget.job)
                 continue
             forgotten.append((self._seqs.pop(forget.job),))
+            self._forgotten.append(forget.job)
             self.written[forget.job] = None
             self._record(forget.event, 0)
         return forgotten

@@ -10,7 +10,7 @@ import base64
 import gzip
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ import sqlalchemy as sa
 from headway.core.errors import Conflict, OperatorError
 from headway.store.sql import schema
 from headway.store.sql.databases import Database
+from headway.store.sql.layout import make_missing
+from headway.store.sql.tables import KeptTables
+from headway.store.tables import Layout
 
 AT_ONCE = 1000
 LEFT_OUT = frozenset({"servers"})  # They are not part of what happened: whoever serves says so again.
@@ -32,14 +35,16 @@ class Dump:
 
     revision: str
     rows: dict[str, int] = field(default_factory=dict)
+    features: list[str] = field(default_factory=list)  # The revisions of features' tables that have some.
 
 
-def dump(database: Database, path: Path, saw: Callable[[str, Mapping[str, Any]], None]) -> Dump:
+def dump(database: Database, path: Path, saw: Callable[[str, Mapping[str, Any]], None], kept: KeptTables) -> Dump:
     """Write all tables as they are at one moment; `saw` is told of each row."""
     with database.reads.connect() as connection, gzip.open(path, "wt", compresslevel=3) as file:
-        revision = str(connection.execute(sa.select(schema.revision.c.version_num)).scalar_one())
-        done = Dump(revision)
-        for table in schema.metadata.sorted_tables:
+        stamped = set(connection.execute(sa.select(schema.revision.c.version_num)).scalars())
+        (revision,) = stamped & schema.KNOWN_REVISIONS
+        done = Dump(revision, features=sorted(stamped - {revision}))
+        for table in (*schema.metadata.sorted_tables, *kept.metadata.sorted_tables):
             if table.name in LEFT_OUT:
                 continue
             count = 0
@@ -66,8 +71,13 @@ def check_empty(database: Database) -> None:
         )
 
 
-def load(database: Database, path: Path, revision: str, migrate: Callable[[str], None]) -> dict[str, int]:
-    """Fill an empty database. `migrate` brings its tables to a revision: first to the dump's own, then to ours."""
+def load(
+    database: Database, path: Path, revision: str, migrate: Callable[[str], None], layouts: Sequence[Layout] = ()
+) -> dict[str, int]:
+    """Fill an empty database. `migrate` brings its tables to a revision: first to the dump's own, then to ours.
+
+    Features' tables are made as they are now; of rows of another time, what fits is taken.
+    """
     if revision not in schema.KNOWN_REVISIONS:
         raise OperatorError(
             f'the backup has the layout "{revision}", which this Headway does not know; it reads up to "'
@@ -76,6 +86,7 @@ def load(database: Database, path: Path, revision: str, migrate: Callable[[str],
         )
     check_empty(database)
     migrate(revision)
+    make_missing(database, layouts)
     rows: dict[str, int] = {}
     with database.writes.connect() as connection, connection.begin():
         found = sa.MetaData()
@@ -84,7 +95,14 @@ def load(database: Database, path: Path, revision: str, migrate: Callable[[str],
             if table.name != schema.revision.name:
                 connection.execute(table.delete())
         for name, many in _read(path):
-            connection.execute(found.tables[name].insert(), many)
+            if name not in found.tables:
+                raise OperatorError(
+                    f'the backup has the table "{name}", which this Headway does not know',
+                    "restore it with the Headway that made it, or a newer one",
+                )
+            kept = found.tables[name].c.keys()
+            fitting = [{column: row[column] for column in row if column in kept} for row in many]
+            connection.execute(found.tables[name].insert(), fitting)
             rows[name] = rows.get(name, 0) + len(many)
         # Whoever led, leads no more; and nobody leads in an epoch again that others have seen: nodes have heard of
         # leaders since this dump was made, also of such that led after an earlier restore. Leads are never as many as

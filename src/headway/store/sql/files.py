@@ -1,4 +1,4 @@
-"""Checkpoints, artifacts, bundles and their users in SQL: what a group commit writes of them, and how they are read.
+"""Checkpoints, artifacts and what jobs use in SQL: what a group commit writes of them, and how they are read.
 
 Statements are compiled with their first use: most batches bring none of this. The rest of a commit is in commit.py.
 """
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from headway.core.files.checkpoints import Checkpoint
 from headway.core.model import JobId, Phase
-from headway.store.protocol import Artifact, Bundle, Files, SharesUsed
+from headway.store.protocol import Artifact, Files, SharesUsed
 from headway.store.sql import rows, schema
 from headway.store.sql.rows import Row
 from headway.store.sql.statements import CHUNK, Statements
@@ -79,10 +79,8 @@ class FileWriter:
         self._run(
             statements.drop_checkpoint, [(seqs[each.job], *each.id[1:]) for each in files.dropped if each.job in seqs]
         )
-        self._run(statements.put_bundle, [rows.bundle_row(bundle) for bundle in files.bundles])
         uses = dict.fromkeys((seqs[use.job], use.kind, use.name) for use in files.uses if use.job in seqs)
         self._run(statements.put_use, list(uses))
-        self._run(statements.drop_bundle, [(digest, digest) for digest in files.dropped_bundles])
         return fenced
 
     def _may_write(self, entry: Checkpoint) -> bool:
@@ -125,21 +123,6 @@ class FileReads:
         with self._reading() as connection:
             return [rows.read_artifact(row, job) for row in connection.execute(query)]
 
-    def bundle(self, digest: str) -> Bundle | None:
-        query = sa.select(schema.bundles).where(schema.bundles.c.digest == rows.plain(digest))
-        with self._reading() as connection:
-            row = connection.execute(query).one_or_none()
-        return rows.read_bundle(row) if row else None
-
-    def bundles(self, unused_since: float | None = None) -> list[Bundle]:
-        bundles, uses = schema.bundles.c, schema.uses.c
-        query = sa.select(schema.bundles).order_by(bundles.digest)
-        if unused_since is not None:
-            used = sa.exists().where(uses.kind == "bundle", uses.name == bundles.digest)
-            query = query.where(bundles.last_used_at < unused_since, ~used)
-        with self._reading() as connection:
-            return [rows.read_bundle(row) for row in connection.execute(query)]
-
     def uses(self, job: JobId) -> list[SharesUsed]:
         uses = schema.uses.c
         query = sa.select(uses.kind, uses.name).where(uses.job == seq_of(job)).order_by(uses.kind, uses.name)
@@ -175,10 +158,6 @@ class FileStatements:
         return self._made.upsert(schema.artifacts)
 
     @cached_property
-    def put_bundle(self) -> str:
-        return self._made.upsert(schema.bundles)
-
-    @cached_property
     def put_use(self) -> str:
         return self._made.insert_new(schema.uses)
 
@@ -189,9 +168,3 @@ class FileStatements:
     @cached_property
     def drop_checkpoint(self) -> str:
         return self._made.delete(schema.checkpoints, ["job", "attempt", "task", "step"])
-
-    @cached_property
-    def drop_bundle(self) -> str:
-        mark = self._made.mark
-        unused = f"NOT EXISTS (SELECT 1 FROM uses WHERE kind = 'bundle' AND name = {mark})"
-        return f"DELETE FROM bundles WHERE digest = {mark} AND {unused}"

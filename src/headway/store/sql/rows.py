@@ -32,7 +32,7 @@ from headway.core.model import (
 from headway.core.spec.job import JobSpec
 from headway.core.spec.program import PLAIN, ProgramSpec
 from headway.core.spec.scheduling import NO_WISHES, Wishes
-from headway.store.protocol import Artifact, Bundle, LogRange, SubmitKey
+from headway.store.protocol import Artifact, LogRange, SubmitKey
 
 Row = Sequence[Any]
 
@@ -118,6 +118,11 @@ def read_as(kind: Callable[..., Read], text: str) -> Read:
     """The dataclass of this JSON."""
     value: Read = _reader(kind)(json.loads(text))
     return value
+
+
+def read_hint(hint: Any, value: Any) -> Any:
+    """A value of this type, from what its JSON says."""
+    return _reader(hint)(value)
 
 
 def _parse_spec(text: str) -> JobSpec:
@@ -322,11 +327,3 @@ def artifact_row(entry: Artifact, seq: int) -> Row:
 def read_artifact(row: Row, job: str) -> Artifact:
     _, attempt, task, path, size, sha256, keys, at = row
     return Artifact(job, attempt, task, path, size, sha256, tuple(json.loads(keys)), at)
-
-
-def bundle_row(bundle: Bundle) -> Row:
-    return (bundle.digest, bundle.bytes, bundle.files, bundle.created_at, bundle.last_used_at)
-
-
-def read_bundle(row: Row) -> Bundle:
-    return Bundle(*row)

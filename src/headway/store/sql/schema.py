@@ -1,7 +1,8 @@
 """The tables, and the revision that they are at. Migrations that lead here are in migrations/.
 
 What belongs to a job hangs on its number (`jobs.seq`), not on its id: neighbours in time are then neighbours on disk,
-and a batch touches few pages. JSON is kept as text. Columns that nobody writes yet have constant defaults.
+and a batch touches few pages. JSON is kept as text. Columns that nobody writes yet have constant defaults. The tables
+of features are made from their rows (tables.py).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", "r0004", "r0006
 metadata = sa.MetaData()
 
 # SQLite makes a column the row's own number only if its type is spelled INTEGER; it holds 64 bits all the same.
-_Int = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+INT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 # Ids are searched by prefix, which a range can do only where characters sort by their code.
-_Id = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def _text(name: str, default: str = "", type_: sa.types.TypeEngine[Any] | None = None) -> sa.Column[Any]:
@@ -27,7 +28,7 @@ def _text(name: str, default: str = "", type_: sa.types.TypeEngine[Any] | None =
 
 
 def _int(name: str, default: int = 0) -> sa.Column[Any]:
-    return sa.Column(name, _Int, nullable=False, server_default=str(default))
+    return sa.Column(name, INT, nullable=False, server_default=str(default))
 
 
 def _float(name: str, default: float = 0.0) -> sa.Column[Any]:
@@ -38,7 +39,7 @@ def _maybe(type_: sa.types.TypeEngine[Any], *names: str) -> Iterable[sa.Column[A
     return [sa.Column(name, type_, nullable=True) for name in names]
 
 
-def _key(name: str, type_: sa.types.TypeEngine[Any] = _Int) -> sa.Column[Any]:
+def _key(name: str, type_: sa.types.TypeEngine[Any] = INT) -> sa.Column[Any]:
     return sa.Column(name, type_, primary_key=True, autoincrement=False)
 
 
@@ -48,7 +49,7 @@ jobs = sa.Table(
     "jobs",
     metadata,
     _key("seq"),
-    sa.Column("id", _Id, nullable=False, unique=True),
+    sa.Column("id", ID, nullable=False, unique=True),
     _int("version"),
     _text("state", "queued"),
     _int("attempt"),  # Number of the newest; 0 before the first.
@@ -69,7 +70,7 @@ jobs = sa.Table(
     *_maybe(sa.Double(), "stop_by", "grace_s", "ended_at"),
     _text("avoid", "[]"),
     *_maybe(sa.Text(), "retry_of", "array_id"),
-    *_maybe(_Int, "array_index"),
+    *_maybe(INT, "array_index"),
     _int("quick_ends"),
     _text("losses", "{}"),
 )
@@ -90,9 +91,9 @@ attempts = sa.Table(
     *_maybe(sa.Double(), "started_at", "ended_at"),
     *_maybe(sa.Text(), "cause"),
     _text("detail"),
-    *_maybe(_Int, "exit_code", *_STEPS),
+    *_maybe(INT, "exit_code", *_STEPS),
     *_maybe(sa.Double(), "committed_at"),
-    *_maybe(_Int, "first_step"),
+    *_maybe(INT, "first_step"),
     *_maybe(sa.Double(), "seen_at"),
     sqlite_with_rowid=False,
 )
@@ -109,14 +110,14 @@ tasks = sa.Table(
     _text("address"),
     _int("port"),
     *_maybe(sa.Text(), "outcome"),
-    *_maybe(_Int, *_STEPS),
+    *_maybe(INT, *_STEPS),
     sqlite_with_rowid=False,
 )
 
 nodes = sa.Table(
     "nodes",
     metadata,
-    _key("id", _Id),
+    _key("id", ID),
     _text("pool"),
     _float("cpus"),
     _int("memory_bytes"),
@@ -155,13 +156,13 @@ log_ranges = sa.Table(
     "log_ranges",
     metadata,
     *(_key(name) for name in _STREAM),
-    _key("stream", _Id),
+    _key("stream", ID),
     _key("start"),
     _int("end"),
-    _text("key", type_=_Id),
+    _text("key", type_=ID),
     _int("key_offset"),
     _float("at"),
-    *_maybe(_Int, "crc32"),  # Of these bytes; NULL where nobody told it.
+    *_maybe(INT, "crc32"),  # Of these bytes; NULL where nobody told it.
     sqlite_with_rowid=False,
 )
 sa.Index("ix_log_ranges_key", log_ranges.c.key)
@@ -171,7 +172,7 @@ log_ends = sa.Table(
     "log_ends",
     metadata,
     *(_key(name) for name in _STREAM),
-    _key("stream", _Id),
+    _key("stream", ID),
     _int("end"),
     sqlite_with_rowid=False,
 )
@@ -181,7 +182,7 @@ checkpoints = sa.Table(
     metadata,
     *(_key(name) for name in ("job", "attempt", "task", "step")),
     _text("how"),
-    _text("key", type_=_Id),
+    _text("key", type_=ID),
     _int("bytes"),
     _int("files"),
     _float("at"),
@@ -203,7 +204,7 @@ artifacts = sa.Table(
     "artifacts",
     metadata,
     *(_key(name) for name in ("job", "attempt", "task")),
-    _key("path", _Id),
+    _key("path", ID),
     _int("size"),
     _text("sha256"),
     _text("keys", "[]"),
@@ -211,23 +212,13 @@ artifacts = sa.Table(
     sqlite_with_rowid=False,
 )
 
-bundles = sa.Table(
-    "bundles",
-    metadata,
-    _key("digest", _Id),
-    _int("bytes"),
-    _int("files"),
-    _float("created_at"),
-    _float("last_used_at"),
-)
-
 # What a job needs beyond its own rows: its bundle, the jobs whose checkpoints it began from.
 uses = sa.Table(
     "uses",
     metadata,
     _key("job"),
-    _key("kind", _Id),
-    _key("name", _Id),
+    _key("kind", ID),
+    _key("name", ID),
     sqlite_with_rowid=False,
 )
 sa.Index("ix_uses_name", uses.c.kind, uses.c.name)
@@ -235,7 +226,7 @@ sa.Index("ix_uses_name", uses.c.kind, uses.c.name)
 submit_keys = sa.Table(
     "submit_keys",
     metadata,
-    _key("key", _Id),
+    _key("key", ID),
     _text("jobs", "[]"),
     _text("digest"),
     _float("at"),
@@ -257,7 +248,7 @@ leader = sa.Table(
 servers = sa.Table(
     "servers",
     metadata,
-    _key("name", _Id),
+    _key("name", ID),
     *(_text(name) for name in ("address", "version", "host")),
     _int("pid"),
     _text("storage"),
@@ -277,7 +268,7 @@ storages = sa.Table(
 pools = sa.Table(
     "pools",
     metadata,
-    _key("name", _Id),
+    _key("name", ID),
     _text("engine"),
     _int("nodes_min"),
     _int("nodes_max", 1),
@@ -295,15 +286,14 @@ pools = sa.Table(
 )
 
 # Their words as one JSON text each: nobody searches in them, and the leader holds all of them in memory.
-queues = sa.Table("queues", metadata, _key("name", _Id), _text("body", "{}"))
-schedules = sa.Table("schedules", metadata, _key("name", _Id), _text("body", "{}"))
-licences = sa.Table("licences", metadata, _key("name", _Id), _int("count"))
+queues = sa.Table("queues", metadata, _key("name", ID), _text("body", "{}"))
+licences = sa.Table("licences", metadata, _key("name", ID), _int("count"))
 use_accounts = sa.Table(
     "use_accounts",
     metadata,
-    _key("queue", _Id),
-    _key("project", _Id),
-    _key("user", _Id),
+    _key("queue", ID),
+    _key("project", ID),
+    _key("user", ID),
     _float("amount"),
     _float("at"),
 )
@@ -311,7 +301,7 @@ use_accounts = sa.Table(
 orders = sa.Table(
     "orders",
     metadata,
-    _key("id", _Id),
+    _key("id", ID),
     _text("pool"),
     _text("engine"),
     _text("state", "asked"),
@@ -328,9 +318,9 @@ orders = sa.Table(
 users = sa.Table(
     "users",
     metadata,
-    _key("name", _Id),
-    _text("email", type_=_Id),
-    _text("subject", type_=_Id),  # Who the identity provider says it is: issuer and subject.
+    _key("name", ID),
+    _text("email", type_=ID),
+    _text("subject", type_=ID),  # Who the identity provider says it is: issuer and subject.
     _int("admin"),
     _text("created_by"),
     _float("created_at"),
@@ -338,7 +328,7 @@ users = sa.Table(
 projects = sa.Table(
     "projects",
     metadata,
-    _key("name", _Id),
+    _key("name", ID),
     _text("created_by"),
     _float("created_at"),
     _text("allowed"),  # References to secrets kept elsewhere, one a line.
@@ -346,15 +336,15 @@ projects = sa.Table(
 memberships = sa.Table(
     "memberships",
     metadata,
-    _key("project", _Id),
-    _key("user", _Id),
+    _key("project", ID),
+    _key("user", ID),
     _text("role", "viewer"),
 )
 tokens = sa.Table(
     "tokens",
     metadata,
-    _key("prefix", _Id),
-    _text("hash", type_=_Id),
+    _key("prefix", ID),
+    _text("hash", type_=ID),
     _text("kind", "personal"),
     _text("label"),
     _text("user"),  # Of a personal token; of a service token, who made it.
@@ -377,20 +367,8 @@ audit = sa.Table(
     _text("outcome", "done"),
     _text("detail"),
 )
-secrets = sa.Table(
-    "secrets",
-    metadata,
-    _key("project", _Id),
-    _key("name", _Id),
-    _key("version"),
-    _text("key_id"),
-    *_maybe(sa.LargeBinary(), "nonce", "ciphertext"),
-    _text("reference"),  # Where it is kept elsewhere; then it has no ciphertext.
-    _text("created_by"),
-    _float("created_at"),
-)
 # What all servers of this store share, by name. No secrets: these are in the key file.
-shared_keys = sa.Table("shared_keys", metadata, _key("name", _Id), _text("key"))
+shared_keys = sa.Table("shared_keys", metadata, _key("name", ID), _text("key"))
 
 # Of Alembic's own making; named here so that an empty database can be made without it.
 revision = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), nullable=False))

@@ -1,4 +1,4 @@
-"""Queues, pools, licences, schedules and the account of use in SQL: how a group commit writes and others read them.
+"""Queues, pools, licences and the account of use in SQL: how a group commit writes and others read them.
 
 They change seldom, so their statements are compiled when they are used. The rest of a commit is in commit.py.
 """
@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from headway.core.files.storage_identity import Place
 from headway.core.growth.node_orders import NodeOrder
 from headway.core.model import Pool, Queue, Resources
-from headway.core.spec.schedule import Schedule
 from headway.store.protocol import Setup, UseAccount
 from headway.store.sql import rows, schema
 from headway.store.sql.rows import Row
@@ -26,10 +25,8 @@ def write_setup(connection: sa.Connection, sql: Statements, setup: Setup) -> Non
     """Write what the batch says, drops after the rest: a name that is dropped is gone afterwards."""
     _put(connection, sql, schema.queues, [(each.name, rows.to_json(each)) for each in setup.queues])
     _put(connection, sql, schema.pools, [_pool_row(each) for each in setup.pools])
-    _put(connection, sql, schema.schedules, [(each.name, rows.to_json(each)) for each in setup.schedules])
     _drop(connection, sql, schema.queues, setup.dropped_queues)
     _drop(connection, sql, schema.pools, setup.dropped_pools)
-    _drop(connection, sql, schema.schedules, setup.dropped_schedules)
     _put(connection, sql, schema.orders, [_order_row(each) for each in setup.orders])
     _drop(connection, sql, schema.orders, setup.dropped_orders, "id")
     turns = [(each.turn, each.id, each.copy, rows.plain(each.at), each.since) for each in setup.places]
@@ -101,9 +98,6 @@ class SetupReads:
 
     def licences(self) -> dict[str, int]:
         return dict(self._all(schema.licences))
-
-    def schedules(self) -> list[Schedule]:
-        return [rows.read_as(Schedule, row[1]) for row in self._all(schema.schedules)]
 
     def use(self) -> list[UseAccount]:
         return [UseAccount(*row) for row in self._all(schema.use_accounts)]

@@ -6,8 +6,6 @@ differs between the two databases in databases.py.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headway.core.errors import HeadwayError, OperatorError, Unavailable
+from headway.core.errors import HeadwayError, Unavailable
 from headway.core.job.events import Event
 from headway.core.model import Attempt, Job, JobId, Node, NodeId, State, Task
 from headway.store.protocol import Batch, Committed, JobFilter, LogRange, SubmitKey, wrong_version
@@ -27,41 +25,46 @@ from headway.store.sql.databases import Database
 from headway.store.sql.dump import Dump, dump
 from headway.store.sql.files import FileReads, FileStatements
 from headway.store.sql.files import seq_of as _seq_of
+from headway.store.sql.layout import bring_to_head
 from headway.store.sql.rows import Row
 from headway.store.sql.servers import Servers
 from headway.store.sql.setup import SetupReads
 from headway.store.sql.statements import JOBS, Statements
+from headway.store.sql.tables import KeptTables, TableReads
+from headway.store.tables import Layout
 
-MIGRATE_S_MAX = 3600.0
 EVERY_STATE = [state.value for state in State]
 
 
-class SqlStore(FileReads, SetupReads, Servers, AccountTables):
+class SqlStore(FileReads, SetupReads, Servers, AccountTables, TableReads):
     """Jobs, events, nodes and the log index in a database. Open it with `SqlStore.open(url)`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, layouts: Sequence[Layout] = ()) -> None:
         self._database = database
         self._sql = Statements(database.reads.dialect)
+        self._tables = KeptTables(layouts, lambda: self._sql)
         self._files = FileStatements(self._sql)
         self._lock = threading.Lock()
         self._written: dict[JobId, Written] = {}
 
     @classmethod
-    def open(cls, url: str, migrating: bool = True) -> SqlStore:
+    def open(cls, url: str, migrating: bool = True, layouts: Sequence[Layout] = ()) -> SqlStore:
         """Open the database at this URL; make its tables when it is empty, migrate them when they are older.
 
-        Without `migrating` older tables are refused: other servers may be at work on them.
+        Without `migrating` older tables are refused: other servers may be at work on them. `layouts` are the tables of
+        the features that it shall keep.
         """
         database = Database(url)
+        store = cls(database, layouts)
         try:
-            _bring_to_head(database, url, migrating)
+            bring_to_head(database, url, migrating, store._tables)
         except database.out_of_order as error:
             database.close()
             raise Unavailable(f"the database {database.name} cannot be opened: {_reason(error)}") from error
         except BaseException:
             database.close()
             raise
-        return cls(database)
+        return store
 
     def close(self) -> None:
         self._database.close()
@@ -69,7 +72,7 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
     def dump(self, path: Path, saw: Callable[[str, Mapping[str, Any]], None]) -> Dump:
         """Write all tables, as they are at one moment, into a file."""
         with self._plainly("could not be read"):
-            return dump(self._database, path, saw)
+            return dump(self._database, path, saw, self._tables)
 
     # --- writing ---
     def commit(self, batch: Batch, epoch: int | None = None) -> Committed:
@@ -77,7 +80,7 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
             if change.job.version != change.expected_version + 1:
                 raise wrong_version(change)
         with self._writing() as connection:
-            commit = Commit(connection, self._sql, self._files, self._written, self._database.together)
+            commit = Commit(connection, self._sql, self._files, self._written, self._database.together, self._tables)
             done = commit.write(batch, epoch)
         for id, written in commit.written.items():
             if written is None:
@@ -277,39 +280,3 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables):
 
 def _reason(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).strip().split("\n")[0]
-
-
-def _bring_to_head(database: Database, url: str, migrating: bool) -> None:
-    """See that the tables are those of schema.py. An empty database gets them in this process, without Alembic."""
-    with database.writes.connect() as connection, connection.begin():
-        database.lock_schema(connection)
-        if not sa.inspect(connection).has_table(schema.revision.name):
-            schema.create(connection)
-            return
-        at = connection.execute(sa.select(schema.revision.c.version_num)).scalar()
-    if at == schema.REVISION:
-        return
-    if at not in schema.KNOWN_REVISIONS:
-        raise OperatorError(
-            f'the database {database.name} has the layout "{at}", which this Headway does not know; '
-            f'it was written by a newer one, and this one reads up to "{schema.REVISION}"',
-            "install the newer Headway again; or restore the copy that was made before the upgrade",
-        )
-    if not migrating:
-        raise OperatorError(
-            f'the database {database.name} has the layout "{at}"; this Headway works on "{schema.REVISION}"',
-            "stop all servers on it, make a backup, then run: headway server migrate",
-        )
-    _migrate(database, url)
-
-
-def _migrate(database: Database, url: str) -> None:
-    """Run the migrations in a process of their own: Alembic's 30 MB do not stay in a server that needs them once."""
-    program = [sys.executable, "-m", "headway.store.migrate"]
-    done = subprocess.run(program, input=url, capture_output=True, text=True, timeout=MIGRATE_S_MAX, check=False)
-    if done.returncode:
-        reason = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
-        raise OperatorError(
-            f"the database {database.name} could not be migrated: {reason[0]}",
-            "nothing was changed; the whole story: python -m headway.store.migrate URL",
-        )

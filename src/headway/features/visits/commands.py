@@ -1,6 +1,6 @@
 """Visits: somebody wants a shell, a command or a port where a job runs.
 
-That somebody came is an event of the job, and stays. Who waits at which door is in state/visit_calls.py.
+That somebody came is an event of the job, and stays. Who waits at which door is in doors.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from headway.control.state.transaction import Transaction
 from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.job.events import Event
 from headway.core.model import Job, JobId, NodeId, Phase, State, Task
+from headway.features.visits.doors import PendingVisits
 from headway_wire.tasks import task_key
 
 COMMAND_SHOWN_MAX = 200
@@ -51,7 +52,7 @@ class OpenVisit:
             told["command"] = list(self.ask.command)
         if self.ask.rank is not None:
             told["rank"] = self.ask.rank
-        tx.book.doors.ring(task.node, told, tx.now)
+        PendingVisits.of(tx.book).ring(task.node, told, tx.now)
         tx.book.touched.add(task.node)
         data = {"attempt": job.number, "node": task.node, "user": self.user, "visit": self.ask.kind}
         if self.ask.kind == "port":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ from headway.cli.frame import exits
 from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output
 from headway.cli.job_flags.bundle_upload import send
-from headway.cli.screen import cluster as cluster_pages
+from headway.core.units import show_duration
 
 
 @click.group()
@@ -63,8 +64,8 @@ def create(
     prepared = describe(client, given)
     send(client, prepared, output)
     words = {"cron": cron, "zone": timezone, "overlap": overlap, "paused": paused, "job": prepared.raw}
-    made = client.house.set_schedule(schedule_name, words)
-    output.show(made, lambda: cluster_pages.schedules(output, [made], time.time()), lambda: [schedule_name])
+    made = client.schedules.set(schedule_name, words)
+    output.show(made, lambda: schedule_table(output, [made], time.time()), lambda: [schedule_name])
     return exits.OK
 
 
@@ -72,10 +73,10 @@ def create(
 @output_options
 def list_schedules(output: Output) -> int:
     """List the schedules, and when each is due next."""
-    found = connect(output).house.schedules()
+    found = connect(output).schedules.list()
     output.show(
         {"schedules": found},
-        lambda: cluster_pages.schedules(output, found, time.time()),
+        lambda: schedule_table(output, found, time.time()),
         lambda: [each["name"] for each in found],
     )
     if not found:
@@ -88,7 +89,7 @@ def list_schedules(output: Output) -> int:
 @output_options
 def rm(name: str, output: Output) -> int:
     """Remove a schedule. Its jobs keep running."""
-    connect(output).house.drop_schedule(name)
+    connect(output).schedules.drop(name)
     output.show({"schedule": name}, lambda: f"schedule {name} is removed", lambda: [name])
     return exits.OK
 
@@ -110,7 +111,27 @@ def resume(name: str, output: Output) -> int:
 
 
 def _pause(name: str, output: Output, paused: bool) -> int:
-    answer = connect(output).house.pause_schedule(name, paused)
+    answer = connect(output).schedules.pause(name, paused)
     said = "is paused" if paused else "goes on"
     output.show(answer, lambda: f"schedule {name} {said}", lambda: [name])
     return exits.OK
+
+
+def schedule_table(output: Output, found: Sequence[Mapping[str, Any]], now: float) -> str:
+    rows = [
+        (
+            each["name"],
+            each["cron"] if each["zone"] == "UTC" else f"{each['cron']} {each['zone']}",
+            each["overlap"],
+            "paused" if each["paused"] else _soon(each["next_at"], now),
+            str(each["fired"]),
+            str(each["skipped"]),
+            ", ".join(each["jobs"]),
+        )
+        for each in found
+    ]
+    return output.table(("SCHEDULE", "CRON", "OVERLAP", "NEXT", "FIRED", "LEFT OUT", "JOBS"), rows)
+
+
+def _soon(at: float | None, now: float) -> str:
+    return "never" if at is None else f"in {show_duration(max(0.0, at - now))}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.core.errors import BadInput
-from headway.core.spec.schedule import Schedule, fire, next_at, paused, read_schedule, show_schedule, submitted
+from headway.features.schedules.rules import Schedule, fire, next_at, paused, read_schedule, show_schedule, submitted
 
 
 def at(text: str) -> float:

@@ -1,7 +1,7 @@
 """Schedules: a job that is submitted again and again, at the moments that a cron expression names.
 
-Pure. What is due is asked with the time as argument, and the answer is data; control/jobs/schedules.py submits, stops
-and saves it in one commit, so that a moment fires once. Moments that passed while no server was there count as one.
+Pure. What is due is asked with the time as argument, and the answer is data; commands.py submits, stops and
+saves it in one commit, so that a moment fires once. Moments that passed while no server was there count as one.
 """
 
 from __future__ import annotations

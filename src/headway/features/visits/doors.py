@@ -1,4 +1,4 @@
-"""Who waits at which node's door.
+"""Who waits at which node's door; a part of the leader's memory.
 
 Memory only: a visit is between two living processes, and a server that forgets it costs a second try.
 """
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headway.control.state.working_copy import WorkingCopy
 from headway.core.model import NodeId
 
 ASKED_S_MAX = 30.0  # How long a visitor waits at the door.
@@ -30,6 +31,11 @@ class PendingVisits:
 
     rings: dict[NodeId, dict[str, Ring]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, book: WorkingCopy) -> PendingVisits:
+        found: PendingVisits = book.memories["visits"]
+        return found
+
     def ring(self, node: NodeId, told: Mapping[str, Any], now: float) -> None:
         self.rings.setdefault(node, {})[str(told["id"])] = Ring(told, now + ASKED_S_MAX)
 
@@ -42,6 +48,8 @@ class PendingVisits:
 
     def tell(self, node: NodeId, now: float) -> list[Mapping[str, Any]]:
         """What this node is to hear now; noted as said."""
+        if not self.rings:
+            return []
         for visit, ring in list(self.rings.get(node, {}).items()):
             if now > ring.until:
                 self.answered(visit)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cli.frame import exits
 from headway.cli.frame.output import Output
-from headway.client.visits import Visit
 from headway.core.errors import Conflict, HeadwayError, NotFound, OperatorError, Unavailable
+from headway.features.visits.client import Visit
 from headway_wire.frames import DATA, END, EXIT, SIGNAL, SIZE, STDERR, TROUBLE
 
 if TYPE_CHECKING:

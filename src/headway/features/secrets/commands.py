@@ -13,6 +13,7 @@ from headway.core.model import Job
 from headway.core.spec.job import JobSpec
 from headway.core.spec.secret_references import is_allowed, why_not
 from headway.core.spec.secrets import Secret, check_value
+from headway.features.secrets.tables import SECRETS, find, secrets_of
 from headway.store.protocol import Store
 
 
@@ -30,7 +31,9 @@ class SetSecret:
             raise NotAllowed(*why_not(wanted.reference, wanted.project))
         known = find(tx.store, wanted.project, wanted.name)
         made = self.make(replace(wanted, version=known.version + 1 if known else 1, created_at=tx.now))
-        tx.admit.secrets.append(made)
+        if known is not None:
+            tx.drop(SECRETS, *SECRETS.key_of(known))
+        tx.put(SECRETS, made)
         return made
 
 
@@ -40,9 +43,10 @@ class DropSecret:
     name: str
 
     def apply(self, tx: Transaction) -> str:
-        if find(tx.store, self.project, self.name) is None:
+        known = find(tx.store, self.project, self.name)
+        if known is None:
             raise _unknown(tx.store, self.project, self.name)
-        tx.admit.dropped_secrets.append((self.project, self.name))
+        tx.drop(SECRETS, *SECRETS.key_of(known))
         return f"{self.project}/{self.name}"
 
 
@@ -53,20 +57,17 @@ class SealAnew:
     ring: KeyRing
 
     def apply(self, tx: Transaction) -> int:
-        sealed = [each for each in tx.store.secrets() if not each.reference]
-        tx.admit.secrets += [self.ring.seal(each, self.ring.open(each)) for each in sealed]
+        sealed = [each for each in secrets_of(tx.store) if not each.reference]
+        for each in [self.ring.seal(each, self.ring.open(each)) for each in sealed]:
+            tx.put(SECRETS, each)
         return len(sealed)
-
-
-def find(store: Store, project: str, name: str) -> Secret | None:
-    return next((each for each in store.secrets(project) if each.name == name), None)
 
 
 def check_uses(store: Store, spec: JobSpec) -> None:
     """Refuse a job that asks for a secret that its project does not have."""
     if not spec.progress.secrets:
         return
-    known = {each.name for each in store.secrets(spec.project)}
+    known = {each.name for each in secrets_of(store, spec.project)}
     for use in spec.progress.secrets:
         if use.name not in known:
             error = _unknown(store, spec.project, use.name)
@@ -76,7 +77,7 @@ def check_uses(store: Store, spec: JobSpec) -> None:
 def _unknown(store: Store, project: str, name: str) -> NotFound:
     import difflib
 
-    near = difflib.get_close_matches(name, [each.name for each in store.secrets(project)], n=1)
+    near = difflib.get_close_matches(name, [each.name for each in secrets_of(store, project)], n=1)
     hint = f'did you mean "{near[0]}"?' if near else f"headway secret set {name} --project {project}"
     return NotFound(f'project "{project}" has no secret "{name[:80]}"', hint)
 

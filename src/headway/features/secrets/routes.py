@@ -7,17 +7,20 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from headway.api.web.bodies import read_object
+from headway.api.web.feature_routes import FeatureRoutes
 from headway.api.web.gate import Actor, actor_of, check
 from headway.api.web.schemas import ANY, body
 from headway.api.web.services import Services
-from headway.control.access import secrets
 from headway.control.access.audit import Recording
-from headway.control.access.secret_references import resolve
+from headway.core.access.actor import Right
 from headway.core.errors import BadInput, HeadwayError, NotAllowed
 from headway.core.fields import check_keys
 from headway.core.model import Job
 from headway.core.spec.secret_references import check_reference
 from headway.core.spec.secrets import Secret, check_secret_name, check_value
+from headway.features.secrets import commands as secrets
+from headway.features.secrets.references import resolve
+from headway.features.secrets.tables import secrets_of
 from headway_wire.tasks import split_key
 
 PRIVATE = {"Cache-Control": "no-store"}
@@ -35,7 +38,7 @@ def _keeping(router: APIRouter, services: Services) -> None:
     async def list_(request: Request, project: str = "") -> Response:
         """The secrets of the projects that the caller sees: names, never values."""
         actor = actor_of(request)
-        found = await run_in_threadpool(services.store.secrets, project)
+        found = await run_in_threadpool(secrets_of, services.store, project)
         return JSONResponse({"secrets": [secrets.show(each) for each in found if actor.sees(each.project)]})
 
     @router.put("/api/v1/projects/{project}/secrets/{name}", openapi_extra=body({"type": "object"}), responses=ANY)
@@ -117,3 +120,15 @@ def _job_of(services: Services, request: Request, key: object) -> Job:
     if job is None or not there:
         raise NotAllowed(f"{str(key)[:80]} is not placed on this node")
     return job
+
+
+ROUTES = FeatureRoutes(
+    routes,
+    {
+        ("GET", "/api/v1/secrets"): Right.KNOWN,
+        ("PUT", "/api/v1/projects/{project}/secrets/{name}"): Right.CHANGE,
+        ("DELETE", "/api/v1/projects/{project}/secrets/{name}"): Right.CHANGE,
+        ("POST", "/api/v1/secrets/rotate"): Right.SERVE,
+        ("POST", "/agent/secrets"): Right.AGENT,
+    },
+)

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.control.jobs.commands import NewId, Submit
+from headway.control.state.cluster_config import nearest
 from headway.control.state.transaction import Transaction
-from headway.core.errors import HeadwayError
+from headway.core.errors import HeadwayError, NotFound
 from headway.core.job.events import Event
 from headway.core.job.signals import CancelAsked
 from headway.core.model import JobId
-from headway.core.spec import schedule as spec_schedule
 from headway.core.spec.job import JobSpec
-from headway.core.spec.schedule import Schedule, show_schedule
 from headway.core.spec.scheduling import After
+from headway.features.schedules import rules
+from headway.features.schedules.rules import Schedule
+from headway.features.schedules.tables import SCHEDULES
 
 TAG = "schedule"
 
@@ -29,11 +31,11 @@ class SetSchedule:
     by: str = ""
 
     def apply(self, tx: Transaction) -> Schedule:
-        schedule = spec_schedule.read_schedule(self.name, self.raw, self.by, tx.now)
-        known = tx.book.house.schedules.get(self.name)
+        schedule = rules.read_schedule(self.name, self.raw, self.by, tx.now)
+        known = tx.row(SCHEDULES, self.name)
         if known is not None:
             schedule = replace(schedule, fired=known.fired, skipped=known.skipped, jobs=known.jobs)
-        put_schedule(tx, schedule)
+        tx.put(SCHEDULES, schedule)
         _say(tx, "ScheduleChanged", schedule, by=self.by, cron=schedule.cron, overlap=schedule.overlap)
         return schedule
 
@@ -45,10 +47,10 @@ class PauseSchedule:
     by: str = ""
 
     def apply(self, tx: Transaction) -> Schedule:
-        known = tx.book.house.schedule(self.name)
-        schedule = spec_schedule.paused(known, self.pause, tx.now)
+        known = known_schedule(tx, self.name)
+        schedule = rules.paused(known, self.pause, tx.now)
         if schedule is not known:
-            put_schedule(tx, schedule)
+            tx.put(SCHEDULES, schedule)
             _say(tx, "ScheduleChanged", schedule, by=self.by, paused=self.pause)
         return schedule
 
@@ -61,10 +63,8 @@ class DropSchedule:
     by: str = ""
 
     def apply(self, tx: Transaction) -> None:
-        house = tx.book.house
-        known = house.schedule(self.name)
-        house.schedules = {name: each for name, each in house.schedules.items() if name != self.name}
-        tx.arrange.dropped_schedules.append(self.name)
+        known = known_schedule(tx, self.name)
+        tx.drop(SCHEDULES, self.name)
         _say(tx, "ScheduleChanged", known, by=self.by, removed=True)
 
 
@@ -76,12 +76,12 @@ class Fire:
     new_id: NewId
 
     def apply(self, tx: Transaction) -> JobId | None:
-        schedule = tx.book.house.schedules.get(self.name)
-        firing = spec_schedule.fire(schedule, tx.book.jobs.keys(), tx.now) if schedule is not None else None
+        schedule = tx.row(SCHEDULES, self.name)
+        firing = rules.fire(schedule, tx.book.jobs.keys(), tx.now) if schedule is not None else None
         if firing is None:
             return None
         if not firing.submit:
-            put_schedule(tx, firing.schedule)
+            tx.put(SCHEDULES, firing.schedule)
             _say(tx, "ScheduleSkipped", firing.schedule, detail=firing.detail)
             return None
         for job in firing.stop:
@@ -91,15 +91,15 @@ class Fire:
             made = Submit((spec,), firing.schedule.user, self.new_id).apply(tx)
         except HeadwayError as error:
             # Its queue or pool is gone: the schedule stays, and says so at every moment.
-            put_schedule(tx, replace(firing.schedule, fired=firing.schedule.fired - 1))
+            tx.put(SCHEDULES, replace(firing.schedule, fired=firing.schedule.fired - 1))
             _say(tx, "ScheduleSkipped", firing.schedule, detail=error.message)
             return None
-        put_schedule(tx, spec_schedule.submitted(firing.schedule, made[0]))
+        tx.put(SCHEDULES, rules.submitted(firing.schedule, made[0]))
         _say(tx, "ScheduleFired", firing.schedule, job=made[0])
         return made[0]
 
 
-def spec_of(firing: spec_schedule.Firing) -> JobSpec:
+def spec_of(firing: rules.Firing) -> JobSpec:
     """The description of the job that is due now: with a tag that names the schedule, after those that go before it."""
     schedule = firing.schedule
     spec = schedule.spec
@@ -108,10 +108,12 @@ def spec_of(firing: spec_schedule.Firing) -> JobSpec:
     return replace(spec, tags=tags, wishes=replace(spec.wishes, after=(*spec.wishes.after, *after)))
 
 
-def put_schedule(tx: Transaction, schedule: Schedule) -> None:
-    house = tx.book.house
-    house.schedules = {**house.schedules, schedule.name: schedule}
-    tx.arrange.schedules = [each for each in tx.arrange.schedules if each.name != schedule.name] + [schedule]
+def known_schedule(tx: Transaction, name: str) -> Schedule:
+    known = tx.row(SCHEDULES, name)
+    if known is None:
+        every = [each.name for each in tx.book.held(SCHEDULES).values()]
+        raise NotFound(f'no schedule "{name}"', nearest(name, every, "headway schedule ls"))
+    return known
 
 
 def _say(tx: Transaction, kind: str, schedule: Schedule, **data: Any) -> None:
@@ -130,11 +132,7 @@ class Alarm:
         for name, schedule in every.items():
             kept = self.known.get(name)
             if kept is None or kept[0] is not schedule:
-                kept = self.known[name] = (schedule, spec_schedule.next_at(schedule))
+                kept = self.known[name] = (schedule, rules.next_at(schedule))
             if kept[1] is not None and kept[1] <= now:
                 found.append(name)
         return found
-
-
-def show(schedule: Schedule) -> dict[str, Any]:
-    return show_schedule(schedule)

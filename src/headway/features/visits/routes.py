@@ -16,14 +16,16 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from headway.api.web.bodies import read_object
+from headway.api.web.feature_routes import FeatureRoutes
 from headway.api.web.gate import actor_of, find_job
 from headway.api.web.schemas import ANY, RAW, body
 from headway.api.web.services import Services
 from headway.control.access.audit import recording
-from headway.control.jobs.visits import OpenVisit, read_ask, shown
-from headway.control.state.visit_calls import ASKED_S_MAX
+from headway.core.access.actor import Right
 from headway.core.errors import NotFound
 from headway.core.fields import check_keys
+from headway.features.visits.commands import OpenVisit, read_ask, shown
+from headway.features.visits.doors import ASKED_S_MAX, PendingVisits
 from headway_wire import frames
 
 HELD_BYTES_MAX = 1 << 20
@@ -198,7 +200,7 @@ def _for_visitors(router: APIRouter, services: Services, board: Board) -> None:
 def _for_agents(router: APIRouter, services: Services, board: Board) -> None:
     def came(visit: str, request: Request) -> VisitStreams:
         found = board.get(visit, request)
-        services.control.run(lambda cycle: cycle.book.doors.answered(found.id))
+        services.control.run(lambda cycle: PendingVisits.of(cycle.book).answered(found.id))
         found.answered.set()
         return found
 
@@ -211,3 +213,16 @@ def _for_agents(router: APIRouter, services: Services, board: Board) -> None:
     async def from_node(visit: str, request: Request) -> Response:
         """What the agent sends, for the visitor."""
         return await board.bring(request, came(visit, request).to_visitor)
+
+
+ROUTES = FeatureRoutes(
+    routes,
+    {
+        ("POST", "/api/v1/jobs/{ref}/visits"): Right.CHANGE,
+        ("GET", "/api/v1/visits/{visit}/out"): Right.CHANGE,
+        ("POST", "/api/v1/visits/{visit}/in"): Right.CHANGE,
+        ("GET", "/agent/visits/{visit}/in"): Right.AGENT,
+        ("POST", "/agent/visits/{visit}/out"): Right.AGENT,
+    },
+    unrecorded=frozenset({("POST", "/api/v1/visits/{visit}/in")}),
+)

@@ -11,28 +11,22 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from headway.control.state.transaction import Command, Transaction
-from headway.core.errors import BadInput, Conflict, NotFound, Unavailable
+from headway.control.files.bundle_objects import content_key, manifest_key, read_bundle
+from headway.control.state.transaction import Command
+from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.spec.bundle import Manifest
+from headway.features.bundles.commands import DropBundles, SaveBundle
+from headway.features.bundles.tables import BUNDLES
 from headway.storage.protocol import Storage
-from headway.store.protocol import Bundle, Store
+from headway.store.protocol import Store
+from headway.store.tables import Which
 
 LOOKERS = 16
 KNOWN_MOST = 2_000_000
 MANIFESTS_MOST = 200
-READ_TRIES = 3
-
-
-def content_key(sha256: str) -> str:
-    return f"bundles/files/{sha256}"
-
-
-def manifest_key(digest: str) -> str:
-    return f"bundles/{digest}.json"
 
 
 def holding_key(owner: str, digest: str) -> str:
@@ -40,42 +34,8 @@ def holding_key(owner: str, digest: str) -> str:
     return f"bundles/of/{hashlib.sha256(owner.encode()).hexdigest()[:32]}/{digest}"
 
 
-def read_bundle(storage: Storage, digest: str) -> dict[str, Any]:
-    """A manifest from storage, if it is what its name says; read again, if it is not."""
-    for _ in range(READ_TRIES):
-        with suppress(ValueError, KeyError, TypeError):
-            found: dict[str, Any] = json.loads(storage.get(manifest_key(digest)))
-            if Manifest(tuple(found["files"])).digest == digest:
-                return found
-    raise Unavailable(f"the list of bundle {digest[:12]} comes from storage damaged", "see headway server status")
-
-
 class Doing(Protocol):
     def do(self, command: Command) -> Future[Any]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class SaveBundle:
-    """A bundle is complete in storage: from now on jobs may name it."""
-
-    digest: str
-    bytes: int
-    files: int
-
-    def apply(self, tx: Transaction) -> None:
-        known = tx.store.bundle(self.digest)
-        created_at = known.created_at if known else tx.now
-        tx.keep.bundles.append(Bundle(self.digest, self.bytes, self.files, created_at, tx.now))
-
-
-@dataclass(frozen=True, slots=True)
-class DropBundles:
-    """Bundles that no job uses leave the store. One that a job has just taken up stays."""
-
-    digests: tuple[str, ...]
-
-    def apply(self, tx: Transaction) -> None:
-        tx.keep.dropped_bundles.extend(self.digests)
 
 
 @dataclass
@@ -87,6 +47,7 @@ class BundleStore:
     _holdings: dict[str, Holdings] = field(default_factory=dict)  # By owner.
     _contents: dict[str, frozenset[str]] = field(default_factory=dict)  # By bundle.
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    thorough_at: float = 0.0  # When contents are looked for next that no bundle names (monotonic).
 
     def missing(self, contents: Iterable[str]) -> list[str]:
         """Which of these contents are not here, in the order of the question."""
@@ -135,7 +96,7 @@ class BundleStore:
                 raise Conflict(f"bundle {digest[:12]}: {missing[0][:12]}{more} was not uploaded", "upload it again")
             self._check_sizes(manifest)
             said = {"files": list(manifest.files), "git": dict(manifest.git)}
-            if self.store.bundle(digest) is None:
+            if self.store.row(BUNDLES, digest) is None:
                 self.storage.put(manifest_key(digest), json.dumps(said, separators=(",", ":")).encode())
             save = SaveBundle(digest, manifest.size_bytes, len(manifest.files))
             self.control.do(save).result(timeout=60)
@@ -148,7 +109,7 @@ class BundleStore:
 
     def manifest(self, digest: str) -> dict[str, Any]:
         """What a bundle consists of."""
-        if self.store.bundle(digest) is None:
+        if self.store.row(BUNDLES, digest) is None:
             raise NotFound(f'no bundle "{digest[:64]}"')
         return {"digest": digest, **read_bundle(self.storage, digest)}
 
@@ -175,12 +136,15 @@ class BundleStore:
         Without `thorough`, contents are looked at only when a bundle was dropped.
         """
         with self._lock:
-            unused = [bundle.digest for bundle in self.store.bundles(unused_since)]
+            unused = [
+                bundle.digest
+                for bundle in self.store.rows(BUNDLES, Which(below={"last_used_at": unused_since}, unused=True))
+            ]
             if unused:
                 self.control.do(DropBundles(tuple(unused))).result(timeout=60)
             elif not thorough:
                 return 0
-            left = {bundle.digest for bundle in self.store.bundles()}
+            left = {bundle.digest for bundle in self.store.rows(BUNDLES)}
             named: set[str] = set()
             for digest in left:
                 entries = read_bundle(self.storage, digest)["files"]

@@ -7,17 +7,19 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from headway.api.web.bodies import read_body, read_object
+from headway.api.web.feature_routes import FeatureRoutes
 from headway.api.web.gate import actor_of
 from headway.api.web.schemas import ANY, BUNDLE, MISSING, WANTED
 from headway.api.web.services import Services
-from headway.api.web.submit_rights import Admission, owner_of
 from headway.api.web.transfers import received
-from headway.control.files.bundles import Holdings
+from headway.core.access.actor import Right
 from headway.core.errors import BadInput, NotFound
 from headway.core.fields import check_keys
 from headway.core.spec.bundle import PACK_BYTES_MAX, read_manifest, unpack
 from headway.core.spec.program_words import DIGEST
 from headway.core.units import show_size
+from headway.features.bundles.rights import admit, holdings, is_readable
+from headway.features.bundles.shelf import BundleStore, Holdings
 
 FILE_BYTES_MAX = 64 * 2**30
 ASKED_MAX = 100_000
@@ -27,7 +29,7 @@ def routes(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["bundles"])
 
     def shelf(request: Request) -> Holdings:
-        return services.shelf.of(owner_of(actor_of(request)))
+        return holdings(services, actor_of(request))
 
     @router.post("/bundles/missing", openapi_extra=WANTED, responses=MISSING)
     async def missing(request: Request) -> Response:
@@ -77,9 +79,9 @@ def routes(services: Services) -> APIRouter:
     async def bundle(digest: str, request: Request) -> Response:
         """What a bundle consists of, and what git said of it."""
         _check(digest)
-        if not await Admission(services).readable(request, digest):
+        if not await run_in_threadpool(is_readable, services, actor_of(request), digest):
             raise NotFound(f'no bundle "{digest}"')
-        return JSONResponse(await run_in_threadpool(services.shelf.manifest, digest))
+        return JSONResponse(await run_in_threadpool(services.part("bundles").manifest, digest))
 
     return router
 
@@ -87,3 +89,25 @@ def routes(services: Services) -> APIRouter:
 def _check(sha256: object) -> None:
     if not isinstance(sha256, str) or not DIGEST.fullmatch(sha256):
         raise BadInput(f'"{str(sha256)[:80]}" is not a sha256', "64 hexadecimal digits in small letters")
+
+
+ROUTES = FeatureRoutes(
+    routes,
+    {
+        ("POST", "/api/v1/bundles/missing"): Right.CHANGE,
+        ("PUT", "/api/v1/bundles/files"): Right.CHANGE,
+        ("PUT", "/api/v1/bundles/files/{sha256}"): Right.CHANGE,
+        ("PUT", "/api/v1/bundles/{digest}"): Right.CHANGE,
+        ("GET", "/api/v1/bundles/{digest}"): Right.VIEW,
+    },
+    unrecorded=frozenset(
+        {
+            ("POST", "/api/v1/bundles/missing"),
+            ("PUT", "/api/v1/bundles/files"),
+            ("PUT", "/api/v1/bundles/files/{sha256}"),
+        }
+    ),
+    here=frozenset({"/api/v1/bundles/{digest}"}),
+    part=BundleStore,
+    admit=admit,
+)

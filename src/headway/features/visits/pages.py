@@ -23,7 +23,7 @@ def exec_(job: str, rank: int | None, tty: bool, command: tuple[str, ...], outpu
 
     It has the environment and the directory of a rank, and the exit code is its own. It ends with the job.
     """
-    from headway.cli.screen.visit import visit
+    from headway.features.visits.terminal import visit
 
     return visit(connect(output), job, output, {"command": list(command), "rank": rank}, tty=tty)
 
@@ -34,7 +34,7 @@ def exec_(job: str, rank: int | None, tty: bool, command: tuple[str, ...], outpu
 @output_options
 def ssh(job: str, rank: int | None, output: Output) -> int:
     """Open a shell where a job runs, with the environment and the directory of a rank. It ends with the job."""
-    from headway.cli.screen.visit import visit
+    from headway.features.visits.terminal import visit
 
     return visit(connect(output), job, output, {"rank": rank}, tty=sys.stdin.isatty())
 
@@ -48,7 +48,7 @@ def tunnel(job: str, port: str, output: Output) -> int:
 
     Of what the job itself serves there, such as TensorBoard: headway tunnel JOB 6006.
     """
-    from headway.cli.screen.visit import tunnel_port
+    from headway.features.visits.terminal import tunnel_port
 
     local, there = read_ports(port)
     return tunnel_port(connect(output), job, output, local, there)
