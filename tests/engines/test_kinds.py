@@ -118,7 +118,9 @@ def test_a_server_with_an_engine_of_its_own_orders_nodes_runs_a_job_and_gives_th
     assert "unknown key" in server.run("pool", "set", "pets", "engine=toy", "options.hutsch=x").stderr
     words = ("engine=toy", "min=0", "max=1", "cpus=1", "memory=1G", "idle=1s", f"options.hutch={hutch}")
     server.ok("pool", "set", "pets", *words)
-    assert "ordered from pets when jobs need them" in server.run("doctor").stdout
+    said = server.run("doctor").stdout
+    assert "ordered from pets when jobs need them" in said
+    assert "clean and dry" in said
     assert "agent.pyz" in server.ok("pool", "render", "pets")
     job = server.submit("--", "sh", "-c", "echo hello from $HEADWAY_NODE")
     assert server.wait(job)["state"] == "succeeded"

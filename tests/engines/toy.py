@@ -11,12 +11,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from headway.core.errors import BadInput
 from headway.core.growth.grow import Order
 from headway.core.growth.node_orders import order_of
 from headway.core.model import NodeId, Pool
 from headway.engines.agents import agent_flags, spelled
+from headway.engines.checks import check
 from headway.engines.kinds import EngineKind, Surroundings
 from headway.engines.local import alive
 from headway.engines.options import check_options, text
@@ -61,6 +63,9 @@ class ToyEngine:
                     words = [sys.executable, "-I", "-S", str(place / "agent.pyz"), "release", "--node-dir", str(place)]
                     subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True)
                 shutil.rmtree(place)
+
+    def examine(self) -> list[dict[str, Any]]:
+        return [{"platform": "toy", "checks": [check(f"hutch of pool {self._pool.name}", "ok", "clean and dry")]}]
 
     def _sighting(self, node: NodeId) -> Sighting:
         if alive(self._hutch / node / "agent.pid"):

@@ -20,6 +20,7 @@ from headway.core.errors import BadInput, HeadwayError, OperatorError, Unavailab
 from headway.core.growth.grow import standing_nodes
 from headway.core.model import NodeId, Pool
 from headway.core.spec.hosts import Host
+from headway.engines.checks import Check, check
 from headway.engines.local import FOR_AGENTS, LocalEngine, env_for_agents
 from headway.engines.protocol import Engine, Sightings
 from headway.engines.ssh import SshEngine
@@ -146,9 +147,19 @@ class LocalUserEngine(SshEngine):
         """For `doctor`: who runs the nodes, and what of the server that one can read."""
         found: dict[str, Any] = {"platform": "local", "user": self._user.pw_name, "readable": []}
         try:
-            return [{**found, "readable": open_to(self._user, self._files)}]
+            found["readable"] = open_to(self._user, self._files)
         except HeadwayError as error:
-            return [{**found, "error": error.message}]
+            found["error"] = error.message
+        return [{**found, "checks": [self._check(found)]}]
+
+    def _check(self, found: Mapping[str, Any]) -> Check:
+        what, user = f"local nodes of pool {self._pool.name}", self._user.pw_name
+        if "error" in found:
+            return check(what, "fail", str(found["error"]), "see headway server status")
+        if found["readable"]:
+            files = ", ".join(found["readable"][:5])
+            return check(what, "fail", f"jobs there run as {user}, who can read {files}", "chmod go-rwx what is named")
+        return check(what, "ok", f"jobs there run as {user}; nothing of the server's can be read by {user}")
 
     def _make_room(self) -> None:
         """Release what ran as the server's own user; make the directory of the nodes where we may."""

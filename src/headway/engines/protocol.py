@@ -57,7 +57,7 @@ class Examinable(Protocol):
     """An engine whose hosts, or whose platform, can be asked how they are, for `doctor`."""
 
     def examine(self) -> list[dict[str, Any]]:
-        """For each host: `node`, `host`, and what it answers, or `error`. For a platform: `platform` and the like."""
+        """For each host or platform what it answers, and `checks`: what `doctor` says of that (see checks.py)."""
         ...
 
 

@@ -31,6 +31,7 @@ from headway.engines.slurm_check import (
     because,
     findings,
     plain,
+    platform_checks,
     read_books,
     read_groups,
     reason,
@@ -228,7 +229,7 @@ class SlurmEngine:
                 )
         except Unavailable as error:
             found["error"] = error.message
-        return [found]
+        return [{**found, "checks": list(platform_checks(self._pool.name, found))}]
 
     def _refusal(self) -> str:
         """What Slurm would say to an order of one node; empty, if it would take it. Nothing is ordered."""

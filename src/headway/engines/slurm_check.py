@@ -12,6 +12,7 @@ from typing import Any
 
 from headway.core.model import Pool
 from headway.core.units import show_duration, show_size
+from headway.engines.checks import Check, check
 
 GROUPS = "%P|%a|%l|%D|%c|%m|%G|%f|%T"
 USABLE = ("idle", "mix", "alloc", "comp", "resv", "plan", "powering_up", "powered_down")
@@ -151,6 +152,25 @@ def findings(
     there = chosen(groups, partition)
     yield from _partitions(pool, given, there)
     yield from _booked(pool, given, books)
+
+
+def platform_checks(pool: str, each: Mapping[str, Any]) -> Iterator[Check]:
+    """What `doctor` says: Slurm's programs, its controller, what it says to the pool, and what nodes may see of us."""
+    what = f"slurm of pool {pool}"
+    missing = [name for name, path in each["programs"].items() if not path]
+    if missing:
+        remedy = f"install Slurm's client programs there, or: headway pool set {pool} options.bin=DIRECTORY"
+        yield check(what, "fail", f"the server does not find {', '.join(missing)}", remedy)
+    if each.get("seen_by_nodes"):
+        said = f"jobs run as {each['user']}, and nodes may see the server's {', '.join(each['seen_by_nodes'][:3])}"
+        remedy = "whoever may submit could read its keys: put them on a disk of the server's own machine (HEADWAY_HOME)"
+        yield check(f"{what}: files", "warn", said, remedy)
+    if "error" not in each:
+        yield check(what, "ok", f"slurmctld answers in {each['took_ms']} ms; orders are made as {each['user']}")
+        for finding in each.get("findings") or ():
+            yield check(f"{what}: orders", finding["verdict"], finding["found"], finding["remedy"])
+    elif "scontrol" not in missing:
+        yield check(what, "fail", str(each["error"]), "try scontrol ping there; options.conf names another slurm.conf")
 
 
 def read_books(user: str, text: str) -> dict[str, Sequence[str]]:

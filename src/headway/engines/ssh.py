@@ -26,6 +26,7 @@ from headway.engines.agent_zip import AgentZip
 from headway.engines.agents import agent_flags, spelled
 from headway.engines.kinds import EngineKind, Surroundings
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings
+from headway.engines.ssh_check import host_checks
 from headway.engines.ssh_client import Silent, SshHost, sockets_dir
 from headway.engines.ssh_options import ALL, HostOptions, hosts_of, read_options
 from headway.settings import Home, Settings
@@ -104,7 +105,8 @@ class SshEngine:
     def examine(self) -> list[dict[str, Any]]:
         """What can be said of each host, for `doctor`: what it answers, or why it does not."""
         with ThreadPoolExecutor(max_workers=AT_ONCE_MAX, thread_name_prefix="ssh") as threads:
-            return list(threads.map(self._examine, standing_nodes(self._pool)))
+            found = list(threads.map(self._examine, standing_nodes(self._pool)))
+        return [{**each, "checks": list(host_checks(self._pool.name, each))} for each in found]
 
     def _examine(self, node: NodeId) -> dict[str, Any]:
         host = self._hosts[node]

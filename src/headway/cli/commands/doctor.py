@@ -21,11 +21,10 @@ from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output
 from headway.client.connection import embedded
 from headway.core.errors import HeadwayError
-from headway.core.units import show_duration, show_size
+from headway.core.units import show_size
 
 DISK_WARN_BYTES = 5 * 2**30
 DISK_FAIL_BYTES = 200 * 2**20
-CLOCK_WARN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +162,10 @@ def servers(output: Output) -> Iterator[Check]:
 
 
 def hosts(output: Output) -> Iterator[Check]:
-    """What the server's engines reach by themselves: each host with the way there and back, and Slurm."""
+    """What the server's engines say of the hosts and platforms that they reach by themselves."""
     found = connect(output).house.hosts()
     for each in found:
-        looks = {"slurm": _slurm, "local": _local_user}
-        yield from looks.get(str(each.get("platform")), _host)(each)
+        yield from (Check(**said) for said in each.get("checks", ()))
     for pool in sorted({str(each["pool"]) for each in found}):
         users = sorted({str(each["user"]) for each in found if each["pool"] == pool and "user" in each})
         if users:
@@ -175,60 +173,6 @@ def hosts(output: Output) -> Iterator[Check]:
                 f"everybody's jobs run there as one system user ({', '.join(users)}), and can read each other's files"
             )
             yield Check(f"pool {pool}", "warn", said, "let only those use it who may see each other's work")
-
-
-def _local_user(each: dict[str, Any]) -> Iterator[Check]:
-    """Local nodes that run as another user: can that one read what the server must keep to itself?"""
-    what, user = f"local nodes of pool {each['pool']}", each["user"]
-    if "error" in each:
-        yield Check(what, "fail", str(each["error"]), "see headway server status")
-    elif each["readable"]:
-        files = ", ".join(each["readable"][:5])
-        yield Check(what, "fail", f"jobs there run as {user}, who can read {files}", "chmod go-rwx what is named")
-    else:
-        yield Check(what, "ok", f"jobs there run as {user}; nothing of the server's can be read by {user}")
-
-
-def _slurm(each: dict[str, Any]) -> Iterator[Check]:
-    what = f"slurm of pool {each['pool']}"
-    missing = [name for name, path in each["programs"].items() if not path]
-    if missing:
-        remedy = f"install Slurm's client programs there, or: headway pool set {each['pool']} options.bin=DIRECTORY"
-        yield Check(what, "fail", f"the server does not find {', '.join(missing)}", remedy)
-    if each.get("seen_by_nodes"):
-        said = f"jobs run as {each['user']}, and nodes may see the server's {', '.join(each['seen_by_nodes'][:3])}"
-        remedy = "whoever may submit could read its keys: put them on a disk of the server's own machine (HEADWAY_HOME)"
-        yield Check(f"{what}: files", "warn", said, remedy)
-    if "error" not in each:
-        yield Check(what, "ok", f"slurmctld answers in {each['took_ms']} ms; orders are made as {each['user']}")
-        for finding in each.get("findings") or ():
-            yield Check(f"{what}: orders", finding["verdict"], finding["found"], finding["remedy"])
-    elif "scontrol" not in missing:
-        yield Check(what, "fail", str(each["error"]), "try scontrol ping there; options.conf names another slurm.conf")
-
-
-def _host(each: dict[str, Any]) -> Iterator[Check]:
-    what = f"host {each['host']} of pool {each['pool']}"
-    if "error" in each:
-        remedy = str(each.get("remedy") or "see headway server status")
-        yield Check(what, "fail", str(each["error"]), remedy)
-        return
-    yield Check(what, "ok", f"answers by ssh in {each['took_ms']} ms as {each['user']}, with Python {each['python']}")
-    free = int(each["free_bytes"])
-    verdict = "fail" if free < DISK_FAIL_BYTES else "warn" if free < DISK_WARN_BYTES else "ok"
-    yield Check(f"{what}: disk", verdict, f"{show_size(free)} are free at {each['root']}", "make room there")
-    off_s = float(each["clock_off_s"])
-    said = f"its clock is {show_duration(abs(off_s))} {'ahead' if off_s > 0 else 'behind'}" if off_s else "right"
-    remedy = "set its clock; nothing breaks, but times that it shows are wrong"
-    yield Check(f"{what}: clock", "warn" if abs(off_s) > CLOCK_WARN_S else "ok", said, remedy)
-    calls = each.get("calls") or {}
-    way = "through the tunnel" if calls.get("via") else "directly"
-    if calls.get("answers"):
-        yield Check(f"{what}: way home", "ok", f"the server answers it {way} in {calls['ms']:.0f} ms")
-    else:
-        said = f"the server does not answer it {way}: {calls.get('detail', 'not tried')}"
-        remedy = f"set advertise_url, or: headway pool set {each['pool']} options.call_home=tunnel"
-        yield Check(f"{what}: way home", "fail", said, remedy)
 
 
 def _only_ordered(rules: dict[str, Any], engines: dict[str, Any]) -> bool:
