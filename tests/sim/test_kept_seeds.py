@@ -27,6 +27,7 @@ KEPT = {
     740: "a task was killed before its share of a save on notice, and had said that it had none: half was resumed",
     803: "a rank failed 40 ms after its node had saved, and the others were taken for ones that do not save",
     3691: "a machine's lease was judged by one that the boot before had held",
+    2059: "a machine woke from its sleep to two saves at once, and the first was judged to have had time to be kept",
     2444: "a keeper died before it heard that it may forget a task; its successor brought it up, and it was never gone",
 }
 

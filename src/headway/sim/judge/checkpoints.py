@@ -57,8 +57,13 @@ class Saved:
     directory: Directory = field(default_factory=Directory)
     kept: KeptCheckpoint | None = None
     upsets: list[int] = field(default_factory=list)  # How often the machine was upset when each save began.
-    begun_at: float = 0.0  # When the newest save began, and when one was finished last.
+    begun: int = 0  # The newest that was begun,
+    begun_at: float = 0.0  # and when; and when one was finished last.
     finished_at: float = 0.0
+
+    def written_over_within(self, seconds: float) -> bool:
+        """Whether the next save began so soon after the newest that was finished: perhaps at once, after a sleep."""
+        return self.begun > self.newest and self.begun_at < self.finished_at + seconds
 
 
 class Checkpoints:
@@ -123,7 +128,7 @@ class Checkpoints:
         patient = failed_at > saved.finished_at + FIRST_S and (saved.habit.known or saved.habit.way != GROWING)
         sure = end in ("well", "notice") or (saved.habit.known and not first) or patient
         here = machine.agent is not None and machine.agent.mark == self.simulation.storage.mark
-        had_time = not saved.finished_at < saved.begun_at < saved.finished_at + OVERWRITTEN_S
+        had_time = not saved.written_over_within(OVERWRITTEN_S)
         if calm and sure and here and had_time and self._progress(saved) < saved.newest:
             said = f"{task} ended ({end}) after it saved step {saved.newest}"
             self.simulation.oracle.breaks(split_key(task)[0], f"{said}, and {self._progress(saved)} was kept of it")

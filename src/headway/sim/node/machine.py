@@ -282,7 +282,7 @@ class Machine:
             if self.agent is not None:
                 self.agent.wrote(process.task)
             saved.upsets.append(self.upset)
-            saved.begun_at = self.world.now
+            saved.begun, saved.begun_at = step, self.world.now
             doing = saved.habit.save(step, saved.directory, process, lambda: self.world.now)
             self._goes_on_saving(process, saved, step, doing, on_notice)
         elif on_notice:
