@@ -27,7 +27,20 @@ def test_the_order_of_the_sources_does_not_matter_and_their_content_does() -> No
 def test_it_holds_the_whole_package_and_nothing_compiled() -> None:
     names = zipfile.ZipFile(io.BytesIO(agent_zip.build().data)).namelist()
     assert {"__main__.py", "headway_agent/__init__.py", "headway_agent/decide/decide.py"} <= set(names)
-    assert all(name.endswith((".py", "/INDEX")) for name in names)
+    about = ("/INDEX", ".dist-info/METADATA", ".dist-info/entry_points.txt")
+    assert all(name.endswith((".py", *about)) for name in names)
+
+
+def test_libraries_that_ask_installed_packages_find_our_part_beside_the_sdk(tmp_path: Path) -> None:
+    for name, content in agent_zip.shim().items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    asked = "import importlib.metadata as m; g = 'lightning.pytorch.callbacks_factory'\n"
+    asked += "print([each.load()() for each in m.entry_points(group=g)], m.version('headway-shim'))"
+    env = {"PYTHONPATH": str(tmp_path / agent_zip.SHIM), "PATH": ""}
+    done = subprocess.run([sys.executable, "-S", "-c", asked], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "[[]] 0\n", "outside a job it has none to give"
 
 
 def test_a_bare_python_runs_it(tmp_path: Path) -> None:

@@ -272,3 +272,19 @@ def test_the_signal_of_a_notice_can_be_taken_over_from_a_library(job: Path, monk
         assert not heard
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_the_newest_step_is_noted_for_the_agent_whatever_ends_the_process(job: Path) -> None:
+    said = "import os; from headway.training.progress import reached; [reached(n) for n in range(8)]; "
+    subprocess.run([sys.executable, "-c", f"{said}os.kill(os.getpid(), 9)"], check=False)
+    assert (job / "sdk/reached").read_text().split() == [f"{7:020d}"] * 2
+
+
+def test_a_step_that_cannot_be_noted_ends_nothing(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (job / "sdk").write_text("no folder")
+    monkeypatch.setattr(progress, "_note", None)
+    progress.reached(3)
+    monkeypatch.setattr(progress, "_places", ("", ""))
+    monkeypatch.setattr(progress, "_note", None)
+    progress.reached(3)
+    assert (job / "sdk").read_text() == "no folder"

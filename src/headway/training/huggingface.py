@@ -35,6 +35,8 @@ class HeadwayCallback(_Callback):  # type: ignore[misc]
         progress.stop_requested()  # Hears the signal from here on.
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        if ranks.first_of_node():
+            progress.reached(state.global_step)
         # A notice reaches the ranks one by one; all must save and stop after the same step.
         if ranks.any_of(bool(progress.stop_requested())):
             control.should_save = True

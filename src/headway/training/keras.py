@@ -11,7 +11,7 @@ import os
 import pickle
 
 from headway.training import chance, files
-from headway.training.progress import stop_requested
+from headway.training.progress import reached, stop_requested
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class HeadwayCallback(_Callback):  # type: ignore[misc]
                 self._go_on()
             return
         self._done += 1
+        reached(self._done)
         stop = bool(stop_requested())
         if self._within and (stop or (self.save_every_steps and self._done % self.save_every_steps == 0)):
             self._save(self._epoch, batch + 1)

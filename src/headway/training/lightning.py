@@ -10,7 +10,7 @@ import importlib
 import sys
 
 from headway.training import chance, files, loaders, ranks
-from headway.training.progress import listen_alone, stop_requested
+from headway.training.progress import listen_alone, reached, stop_requested
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class HeadwayCallback(_Callback):  # type: ignore[misc]
         self._batches.done = 0 if last else batch_idx + 1
         self._batches.resumed = None
         step = int(trainer.global_step)
+        if ranks.first_of_node():
+            reached(step)
         stop = ranks.any_of(bool(stop_requested()))
         if (batch_idx + 1) % trainer.accumulate_grad_batches and not last:
             return  # Gradients that were gathered so far are in no checkpoint.

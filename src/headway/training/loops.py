@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from headway.training import chance, files, loaders, ranks
-from headway.training.progress import stop_requested
+from headway.training.progress import reached, stop_requested
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class Loop:
         while self.done < total:
             yield self.done
             self.done += 1
+            self._tell()
             self._after_step()
         self.save()
 
@@ -126,6 +127,7 @@ class Loop:
                 break
             yield batch
             self.batch, self.done = self.batch + 1, self.done + 1
+            self._tell()
             if self.batch % accumulate == 0:
                 self._after_step()
         if self.batch % accumulate:
@@ -152,6 +154,10 @@ class Loop:
         next(following, None)
         chance.put(self._restored["chance"], loader)
         return following
+
+    def _tell(self) -> None:
+        if ranks.first_of_node():
+            reached(self.done)
 
     def _after_step(self) -> None:
         if ranks.any_of(bool(stop_requested())):

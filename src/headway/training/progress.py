@@ -1,4 +1,4 @@
-"""Inside a job: tell of a checkpoint, find the one to resume from, hear a notice, log metrics, read parameters.
+"""Inside a job: tell of a checkpoint and of steps, find where to resume, hear a notice, log metrics, read parameters.
 
 Outside a job each of these does nothing, or says that there is nothing. What travels stands in the files of
 $HEADWAY_SDK_DIR, which the agent reads; see docs/explanation/keeping-progress.md.
@@ -22,9 +22,12 @@ _places: tuple[str, str] | None = None
 # The metrics' file, while it is open: its descriptor, device and inode, and until when it need not be looked at again.
 _metrics = (-1, 0, 0)
 _sure_until = 0.0
+# Where the newest step is noted, once a helper has: a page of memory that outlives the process.
+_note: Any = None
 # Names of metrics as they stand in a line.
 _names: dict[str, str] = {}
 NAMES_MAX = 10_000
+NOTE_BYTES = 42
 SURE_S = 0.5
 HIGH_FD = 512
 
@@ -152,6 +155,39 @@ def log(metrics: Mapping[str, Any] | None = None, step: int | None = None, **mor
         except OSError:
             pass
     _write_metrics(data, now)
+
+
+def reached(step: int) -> None:
+    """Note that so many steps are done. For helpers, at every step: it is a write to memory, and wakes nobody.
+
+    The agent reads it now and then, and when the process has ended, however it did.
+    """
+    global _note
+    if _note is None:
+        _note = _open_note()
+    if _note:
+        _note[:NOTE_BYTES] = b"%020d %020d\n" % (step, step)
+
+
+def _open_note() -> Any:
+    """The note's memory; nothing outside a job, and where it cannot be had."""
+    folder = _where()[0]
+    if not folder:
+        return b""
+    import mmap
+
+    try:
+        os.makedirs(folder, exist_ok=True)
+        fd = os.open(os.path.join(folder, "reached"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return b""
+    try:
+        os.write(fd, b"\n" * NOTE_BYTES)  # Room on the disk is taken here: later it could not be refused.
+        return mmap.mmap(fd, NOTE_BYTES)
+    except (OSError, ValueError):
+        return b""
+    finally:
+        os.close(fd)
 
 
 def _next_step(step: Any) -> int:

@@ -30,6 +30,8 @@ class Steps:
     unit: str = ""  # Of this job's steps, once one was told.
     bar: str = ""  # The progress bar that counts the same, once one was found to.
     declared: dict[str, int] = field(default_factory=dict)  # By path.
+    saved: int | None = None  # The newest that was declared: how far the job is at least.
+    reached: int | None = None  # The newest that a helper in the job has noted, at every step.
     metrics: int | None = None  # The newest that was logged.
     printed: dict[str, int] = field(default_factory=dict)  # The newest in the output, by unit.
     last: int = 0  # The largest so far, the restored one included.
@@ -37,10 +39,18 @@ class Steps:
 
     @property
     def seen(self) -> int | None:
-        """How far the job is, in the unit of its checkpoints.
+        """How far the job is known to be, in the unit of its checkpoints: as it has told, or has declared."""
+        known = [number for number in (self.own_word, self.saved) if number is not None]
+        return max(known, default=None)
+
+    @property
+    def own_word(self) -> int | None:
+        """How far the job has told that it is, in the unit of its checkpoints; None where only its saves tell it.
 
         Where it tells another one only: of what has come further than its steps, it is the same by another word.
         """
+        if self.reached is not None and self.unit in ("", STEP):
+            return self.reached
         told = self.told()
         if self.unit in told or self.bar in told:
             return told[self.unit if self.unit in told else self.bar]
@@ -48,10 +58,17 @@ class Steps:
         return next((number for number in others if not self.unit or number >= self.last), None)
 
     @property
+    def tells(self) -> bool:
+        """Whether what it tells is known to be what it saves by: before its first save, epochs or a bar may not be."""
+        return self.own_word is not None and (self.unit != "" or self.reached is not None or STEP in self.told())
+
+    @property
     def printed_as(self) -> str:
-        """The unit in which its output tells how far it is; empty where its metrics do."""
+        """The unit in which its output tells how far it is, or the bar that does; empty where it tells it elsewhere."""
         unit = self.unit or STEP
-        return unit if self.metrics is None or unit != STEP else ""
+        if unit == STEP and (self.reached, self.metrics) != (None, None):
+            return ""
+        return self.bar if unit not in self.printed and self.bar in self.printed else unit
 
     def told(self) -> dict[str, int]:
         """How far the job has told it is, by unit. What it logs goes before what it prints."""

@@ -217,6 +217,7 @@ class Stepped:
     task: str
     step: int
     printed_as: str = ""  # As a step or an epoch in its output; empty where it tells it elsewhere.
+    by_itself: bool = True  # Not only by what it saves.
 
 
 @dataclass(frozen=True)

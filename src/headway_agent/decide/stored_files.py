@@ -47,7 +47,7 @@ def salvaging(state: NodeState, fact: Salvaging, now: float, acts: list[Act]) ->
 
 def stepped(state: NodeState, fact: Stepped, now: float, acts: list[Act]) -> None:
     if fact.task in state.tasks:
-        unconfirmed_files.stepped(state, fact.task, fact.step, fact.printed_as)
+        unconfirmed_files.stepped(state, fact.task, fact.step, fact.printed_as, fact.by_itself)
 
 
 def wrote(state: NodeState, fact: Wrote, now: float, acts: list[Act]) -> None:

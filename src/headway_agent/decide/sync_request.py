@@ -158,6 +158,8 @@ def _report(state: NodeState, task: NodeTask, now: float) -> dict[str, Any]:
         report.update(cause=task.cause, detail=task.detail)
     elif task.phase == ENDED:
         report["outcome"] = _outcome(task, now)
+        if unconfirmed_files.tells_steps(state, task.key):
+            report["outcome"]["steps_told"] = True
         if task.began_s:
             report["over_ago_s"] = round(max(0.0, now - task.over_s), 3)
         if task.duty.get("nodes", 1) > 1 and task.started_at and not task.writes:

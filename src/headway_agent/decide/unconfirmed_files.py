@@ -35,6 +35,7 @@ class UnconfirmedFiles:
     under_way: set[str] = field(default_factory=set)  # Of these: said in a sync that has no reply yet.
     step: int | None = None
     printed_as: str = ""  # The unit in which its output tells its step; empty where something else does.
+    tells: bool = False  # It tells its steps by itself, not only by what it saves.
     step_told: int | None = None
     idle: int | None = None  # The newest step that others of its gang have saved, when it had written nothing.
     idle_told: int | None = None
@@ -98,9 +99,10 @@ def dumped(state: NodeState, fact: Dumped) -> None:
     of(state, fact.task).dumps.append(said)
 
 
-def stepped(state: NodeState, task: str, step: int, printed_as: str = "") -> None:
+def stepped(state: NodeState, task: str, step: int, printed_as: str = "", by_itself: bool = True) -> None:
     mine = of(state, task)
     mine.printed_as = printed_as
+    mine.tells = mine.tells or by_itself
     _seen_step(mine, step)
 
 
@@ -109,6 +111,11 @@ def printed(state: NodeState, task: str, told: Mapping[str, int]) -> None:
     mine = state.progress.get(task)
     if mine is not None and mine.printed_as in told:
         _seen_step(mine, told[mine.printed_as])
+
+
+def tells_steps(state: NodeState, task: str) -> bool:
+    """Whether it has told how far it is, apart from what it saved."""
+    return task in state.progress and state.progress[task].tells
 
 
 def wrote(state: NodeState, task: str) -> None:

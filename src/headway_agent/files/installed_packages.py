@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Mapping
 
+OURS = "headway-shim"  # The copy of the SDK that every job finds: no package of its own.
 PACKAGES_MAX = 5000
 NAMED = re.compile(r"(?P<name>.+?)(-(?P<version>[^-]*))?(-py[\d.]+)?\.(dist|egg)-info")
 
@@ -119,6 +120,6 @@ def listed(places: list[str]) -> dict[str, str]:
             continue
         for match in filter(None, map(NAMED.fullmatch, names)):
             name = re.sub(r"[-_.]+", "-", match["name"]).lower()
-            if len(found) < PACKAGES_MAX:
+            if len(found) < PACKAGES_MAX and name != OURS:
                 found.setdefault(name, match["version"] or "")
     return found

@@ -1,4 +1,4 @@
-"""What a job says through the SDK: lines in two files, metrics with their steps, and checkpoints that are complete.
+"""What a job says through the SDK: lines of metrics with their steps and of complete checkpoints, and its newest step.
 
 Read from where the last reading ended; half a line waits for its rest. What it means is checkpoints/completeness.py's
 to know.
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headway_agent.files.task_files import TaskFiles
 
 LINE_BYTES_MAX = 1 << 20
+REACHED, REACHED_BYTES_MAX = "reached", 100
 
 
 def read_metrics(charge: TaskFiles) -> None:
@@ -25,6 +26,17 @@ def read_metrics(charge: TaskFiles) -> None:
     last = next((step for step in steps if step is not None), None)  # The newest alone: there may be thousands.
     if last is not None:
         charge.knowledge.steps.metrics = last
+
+
+def read_reached(charge: TaskFiles) -> None:
+    """The step that a helper in the job notes at every step, twice: a note that is just being written is not read."""
+    try:
+        with open(f"{charge.directory}/sdk/{REACHED}", "rb") as file:
+            words = file.read(REACHED_BYTES_MAX).split()
+    except OSError:
+        return
+    if len(words) == 2 and words[0] == words[1] and words[0].isdigit():
+        charge.knowledge.steps.reached = int(words[0])
 
 
 def read_declared(charge: TaskFiles) -> bool:
@@ -38,7 +50,7 @@ def read_declared(charge: TaskFiles) -> bool:
         newest_ns = line.get("newest_ns") if isinstance(line.get("newest_ns"), int) else None
         completeness.declared(charge.knowledge, path, step, metrics, newest_ns)
         if step is not None:
-            charge.knowledge.steps.metrics = max(step, charge.knowledge.steps.metrics or 0)
+            charge.knowledge.steps.saved = max(step, charge.knowledge.steps.saved or 0)
         found = True
     return found
 

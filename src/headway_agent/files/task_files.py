@@ -15,6 +15,7 @@ from headway_agent.checkpoints import completeness, rounds
 from headway_agent.checkpoints.completeness import Inspector, Knowledge, Snapshot
 from headway_agent.checkpoints.roots import PREFIX, WORKDIR
 from headway_agent.checkpoints.step_names import shard_of, step_in
+from headway_agent.decide.facts_and_acts import Stepped
 from headway_agent.files import sdk_lines, staged_files, workdir_notes
 from headway_agent.files.file_events import STAGED
 from headway_agent.files.parts import Known
@@ -94,7 +95,7 @@ class TaskFiles:
         self.artifacts_at_s: float | None = 0.0
         self.backoff_s = 0.0
         self.left = LeftFiles()
-        self.step_said: int | None = None
+        self.step_said: Stepped | None = None
         self.step_said_s = 0.0
         self.inspector = _FileInspector(self)
         self.copies: set[str] = set()  # What was put by for us.
@@ -234,6 +235,17 @@ class TaskFiles:
         self._printed_to = begin + len(data)
         self._printed.feed(data)
         self.knowledge.steps.printed = dict(self._printed.latest)
+
+    def step_news(self) -> Stepped | None:
+        """How far the job is, where it was not said yet."""
+        self.read_printed()
+        sdk_lines.read_reached(self)
+        steps = self.knowledge.steps
+        news = None if steps.seen is None else Stepped(self.key, steps.seen, steps.printed_as, steps.tells)
+        if news == self.step_said:
+            return None
+        self.step_said = news
+        return news
 
     def told_by(self, printed_bytes: int) -> dict[str, int]:
         """How far the job had told it was, by unit, when it had printed so much."""

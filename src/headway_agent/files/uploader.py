@@ -28,7 +28,6 @@ from headway_agent.decide.facts_and_acts import (
     CheckpointStored,
     Salvaged,
     Salvaging,
-    Stepped,
     Troubled,
     Wrote,
     unkept_words,
@@ -328,6 +327,7 @@ class Uploader:
         if charge.artifacts_at_s is not None and charge.artifacts_at_s <= boottime_s():
             self._artifacts(charge)
         if charge.end and charge.look_at_s is None and charge.artifacts_at_s is None:
+            self._tell_step(charge)  # What counts the same as its checkpoints may be known with the last of them only.
             self._tell(Salvaged(charge.key, self.objects.mark))
             charge.sdk_at_s = None
 
@@ -521,14 +521,15 @@ class Uploader:
         sdk_lines.read_metrics(charge)
         if sdk_lines.read_declared(charge):
             charge.look_at_s = 0.0
-        if charge.end or now - charge.step_said_s >= STEPS_EVERY_S:
-            charge.read_printed()
-        step = charge.knowledge.steps.seen
         # No more often than the server hears of it: each telling wakes the main loop, while the ranks want to work.
-        due = bool(charge.end) or now - charge.step_said_s >= STEPS_EVERY_S
-        if step is not None and step != charge.step_said and due:
-            charge.step_said, charge.step_said_s = step, now
-            self._tell(Stepped(charge.key, step, charge.knowledge.steps.printed_as))
+        if charge.end or now - charge.step_said_s >= STEPS_EVERY_S:
+            self._tell_step(charge)
+
+    def _tell_step(self, charge: TaskFiles) -> None:
+        news = charge.step_news()
+        if news is not None:
+            charge.step_said_s = boottime_s()
+            self._tell(news)
 
     # --- artifacts ---
 

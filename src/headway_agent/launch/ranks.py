@@ -100,7 +100,9 @@ def _rank_env(rank: int, local: int) -> dict[str, str]:
 def _task_env(duty: Mapping[str, Any], task_dir: str, node_gpus: int, address: str) -> dict[str, str]:
     job, attempt, _ = duty["task"].split("/")
     ranks = int(duty.get("ranks") or 1)
-    env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
+    # A bar of tqdm looks at the clock at every step: by itself it would stand still for ten seconds after a resume,
+    # since it takes those that were skipped for its usual pace.
+    env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "TQDM_MINITERS": "1"}
     gpus = duty.get("gpus") or []
     if gpus or node_gpus:
         # Without a GPU of its own a task sees none, or it would take those of its neighbours.

@@ -67,7 +67,9 @@ class PrintedSteps:
         if not found and "epoch" not in self.latest and b"/" in lines:
             self._count(lines, found)
         self._take({unit: number for unit, (_, number) in found.items()})
-        if self._rest.endswith(b"it/s]"):  # A bar is drawn whole, and its line ended by the next one only.
+        if self._rest.endswith(b"]") and (
+            b"it/s" in self._rest or b"s/it" in self._rest
+        ):  # A bar is drawn whole, and its line ended by the next one only.
             self._bar(self._rest.lower(), {"": (0, 0)})
 
     def _bar(self, lines: bytes, found: dict[str, tuple[int, int]]) -> None:

@@ -89,3 +89,25 @@ def test_how_far_a_job_is_is_told_in_the_unit_of_its_checkpoints() -> None:
     assert steps.seen == 4000
     steps.unit = "epoch"
     assert steps.seen == 4
+
+
+def test_how_far_a_job_is_it_tells_by_itself_and_what_it_saved_is_the_least() -> None:
+    steps = Steps(saved=15)
+    assert (steps.seen, steps.tells) == (15, False), "since its newest save nobody knows"
+    steps.printed = {"step": 22}
+    assert (steps.seen, steps.tells, steps.printed_as) == (22, True, "step"), "a declared save does not hide its output"
+    steps.metrics = 20
+    assert (steps.seen, steps.printed_as) == (20, ""), "what it logs goes before what it prints"
+    steps.reached = 23
+    assert steps.seen == 23, "a helper notes every step"
+    steps.unit = "epoch"
+    assert steps.seen != 23, "steps are no epochs"
+
+
+def test_epochs_and_bars_are_known_to_be_steps_by_a_save() -> None:
+    steps = Steps(printed={"epoch": 2, "bar of 90": 14})
+    assert not steps.tells
+    own_steps.learn(steps, 15, steps.printed)
+    own_steps.taken(steps, 15, "step")
+    steps.printed = {"epoch": 2, "bar of 90": 17}
+    assert (steps.seen, steps.tells, steps.printed_as) == (17, True, "bar of 90")

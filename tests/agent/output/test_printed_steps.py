@@ -121,6 +121,7 @@ def test_a_bar_without_a_label_counts_as_long_as_it_never_begins_again() -> None
 def test_a_bar_counts_as_soon_as_it_is_drawn() -> None:
     assert printed(b"\r 24%|##4     | 24/100 [00:01<00:05, 5.0it/s]") == {"bar of 100": 24}
     assert printed(b"\r 24%|##4     | 24/100 [00:01<00:05, 5.0it") == {}
+    assert printed(b"\r 24%|##4     | 24/100 [00:01<00:05, 2.1s/it, loss=0.3]") == {"bar of 100": 24}
 
 
 def test_a_bar_that_counts_batches_of_an_epoch_is_none() -> None:
