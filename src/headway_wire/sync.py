@@ -97,6 +97,7 @@ class TaskOutcome(Message):
     failed_ago_s: float | None = word(Maybe(_SECONDS), None, "how long ago its first rank failed by itself")
     idle: bool = word(_FLAG, False, "of a gang: it has written nothing that is kept")
     cut_off: bool = word(_FLAG, False, "of a gang: its ranks may have been about to do more")
+    steps_told: bool = word(_FLAG, False, "its job told how far it was, apart from what it saved")
     unkept: str = word(Shown(1000), "", "what of its files is not kept")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts/trainings"
+LATER = ("many_files.py", "torch_files.py", "torch_snapshot.py", "hugging_face.py", "keras_plain.py")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Habit:
     @property
     def id(self) -> str:
         return re.sub("[^a-z0-9]+", "-", self.name.lower()).strip("-")
+
+    @property
+    def tells_later(self) -> bool:
+        """Whether it prints epochs, or a bar: that these are its steps is known with its first save."""
+        return self.script in LATER
 
     @property
     def ranks(self) -> int:
@@ -72,7 +78,8 @@ LIBRARIES = [
         Habit("`runs/train/weights/last.pt` and `best.pt`, as Ultralytics", "torch_files.py",
               ("--layout", "weights"), several=True, quick=False),
         Habit("`models/model_15.pth`, as fastai", "torch_files.py", ("--layout", "models"), quick=False),
-        Habit("Hugging Face Trainer, `get_last_checkpoint`", "hugging_face.py"),
+        Habit("Hugging Face Trainer, `get_last_checkpoint`", "hugging_face.py",
+              pace_s=0.15),  # A bar is drawn ten times a second at most.
         Habit("Lightning, `ckpt_path=\"last\"`", "lightning_plain.py", several=True),
         Habit("Lightning, `epoch=06-val_loss=0.95.ckpt`", "lightning_plain.py", ("--names", "loss"), quick=False),
         Habit("Keras, BackupAndRestore and ModelCheckpoint", "keras_plain.py", several=True, every=1,

@@ -15,7 +15,7 @@ class Line:
     at: float
     attempt: int
     rank: int
-    what: str  # began, step, saving, saved, torn, done, left
+    what: str  # began, told, step, saving, saved, torn, done, left
     step: int = 0
     hash: str = ""
     pid: int = 0
@@ -54,13 +54,16 @@ class Journal:
         done = [line.step for line in self.of(attempt, "step") if line.at <= by_s]
         return max(done, default=self.began(attempt))
 
+    def told(self, attempt: int) -> int:
+        """The newest step that it has done and told of: all that it does after a step was done by then."""
+        return max((line.step for line in self.of(attempt, "told") if line.rank == 0), default=self.began(attempt))
+
     def saves_by(self, by_s: float) -> set[int]:
         """The steps that were saved by anybody by that time."""
         return {line.step for line in self.lines if line.what == "saved" and line.at <= by_s}
 
-    def lasted_s(self, attempt: int) -> float:
-        times = [line.at for line in self.of(attempt)]
-        return max(times) - min(times) if times else 0.0
+    def ended_at(self, attempt: int) -> float:
+        return max((line.at for line in self.of(attempt)), default=0.0)
 
     def saved(self, attempt: int | None = None, by_s: float = float("inf")) -> int:
         """The newest save that all who save had finished by that time, in this attempt or in any; 0 for none."""

@@ -15,7 +15,6 @@ from tests.trainings.journal import Journal
 TELLS_WITHIN_S = 5.0  # How far a job is, is told to the server every second or two.
 FIRST_WITHIN_S = 3.0  # A job's very first save is committed when nothing more came for a second or two.
 JUST_S = 0.2  # A file that was saved so shortly before an end, and is the first of all, may not have been alone.
-BRIEF_S = 1.5  # Nobody reads what a task prints that is over so soon, and has kept nothing.
 SLACK_S = 3.0  # For the start and the end of processes on a busy machine, and for what a journal cannot say.
 NOTICE, RANK, RANKS, MACHINE = "notice", "rank", "ranks", "machine"
 
@@ -45,7 +44,8 @@ class Verdict:
     commit_s: list[float] = field(default_factory=list)  # From the end of a save to its commit.
     identical: bool = False
     account_exact: bool = True
-    account: list[tuple[int, int]] = field(default_factory=list)  # Steps told as lost, and lost, of each attempt.
+    # Of each attempt: steps told as lost, steps lost, whether they are told as a least, and whether that is right.
+    account: list[tuple[int, int, bool, bool]] = field(default_factory=list)
     own_steps: bool = True
 
 
@@ -59,10 +59,11 @@ class Evidence:
     undisturbed: Mapping[int, str]
     ranks: int = 1
     heeds: bool = False  # It saves when it is told to end.
-    printed: Mapping[int, int] = field(default_factory=dict)  # The last step in the log of each attempt.
     unsure_s: float = 0.0  # What was saved so shortly before an end may be lost: nothing tells whether it is whole.
     several: bool = False  # A save is several files: after the very first, more of them are waited for a while.
     tells_begun: bool = False  # It tells the epoch that it is in, not the last one that it has done.
+    tells_later: bool = False  # That what it tells is its steps is known with its first save only.
+    slow_to_end: bool = False  # A library that takes seconds to end, after the last that its journal can say.
     price_per_s: float | None = None  # Of all its nodes together.
 
 
@@ -86,7 +87,7 @@ def _one_end(case: Evidence, end: End, verdict: Verdict) -> None:
         verdict.faults.append(f"nothing began after the {end.way} in attempt {end.attempt}")
         return
     reached, resumed = case.journal.reached(end.attempt), case.journal.began(later[0])
-    lost = reached - resumed
+    lost = max(0, reached - resumed)
     (verdict.lost_with_notice if end.way == NOTICE else verdict.lost_without).append(lost)
     must = _must_resume(case, end)
     verdict.beyond.append(max(0, must - resumed))
@@ -149,27 +150,35 @@ def _result(case: Evidence, verdict: Verdict) -> None:
 
 
 def _account(case: Evidence, verdict: Verdict) -> None:
-    """Steps told as lost are those of the journal; of a machine that is gone, those that it had the time to tell of."""
-    attempts = case.journal.attempts(case.ranks)
-    gone = {end.attempt: end.at for end in case.ends if end.way == MACHINE}
-    for attempt, following in pairwise(attempts):
+    """Steps told as lost are those of the journal, and where a machine took its last word with it, told as a least."""
+    for attempt, following in pairwise(case.journal.attempts(case.ranks)):
         told = case.told["attempts"][attempt - 1]
         reached, resumed = case.journal.reached(attempt), case.journal.began(following)
-        verdict.account.append((told["steps_lost"], max(0, reached - resumed)))
-        least = min(reached, case.printed.get(attempt, reached)) - resumed
-        if attempt in gone:
-            least = min(least, case.journal.reached(attempt, gone[attempt] - TELLS_WITHIN_S) - resumed)
-        if case.journal.lasted_s(attempt) < BRIEF_S:
-            least = 0
+        least, at_least = _least(case, attempt, told)
         most = max(0, reached - resumed + case.tells_begun)
-        if not max(0, min(least, reached - resumed - 1)) <= told["steps_lost"] <= most:
-            verdict.account_exact = False
-            words = f"attempt {attempt}: {told['steps_lost']} steps told as lost"
+        right = max(0, least - resumed) <= told["steps_lost"] <= most
+        verdict.account.append((told["steps_lost"], max(0, reached - resumed), at_least, right))
+        if not right:
+            words = f"attempt {attempt}: {'at least ' if at_least else ''}{told['steps_lost']} steps told as lost"
             verdict.faults.append(f"{words}, {reached - resumed} were (from step {reached} to {resumed})")
         resumed_told = case.told["attempts"][following - 1]["resumed_step"] or 0
         if resumed_told != resumed:
-            verdict.account_exact = False
             verdict.faults.append(f"attempt {following} is told to resume from step {resumed_told}, it was {resumed}")
+        verdict.account_exact = verdict.account_exact and right and resumed_told == resumed
+
+
+def _least(case: Evidence, attempt: int, told: Mapping[str, Any]) -> tuple[int, bool]:
+    """The newest step that must be known of an attempt; and whether more may be lost than is told.
+
+    All that it told of. Who is ended between the end of a step and the word of it may be known by either. Of a machine
+    that is gone, what it had the time to tell the server of.
+    """
+    gone = [end.at for end in case.ends if end.way == MACHINE and end.attempt == attempt]
+    if gone and told["lost_at_least"]:
+        return min(case.journal.told(attempt), case.journal.reached(attempt, gone[0] - TELLS_WITHIN_S)), True
+    if not told["steps_told"] and case.tells_later and not case.journal.saves_by(case.journal.ended_at(attempt)):
+        return 0, True
+    return case.journal.told(attempt), bool(told["lost_at_least"] or not told["steps_told"])
 
 
 def _seconds(case: Evidence, verdict: Verdict) -> None:
@@ -186,7 +195,8 @@ def _seconds(case: Evidence, verdict: Verdict) -> None:
         since = saves[0] if saves else told["started_at"]
         until = max(line.at for line in case.journal.of(attempt))
         # That a machine is gone is not seen at once. Nothing else may count what came after the work.
-        most = (told["ended_at"] if ways.get(attempt) == MACHINE else until + SLACK_S) - since
+        late = ways.get(attempt) == MACHINE or case.slow_to_end
+        most = (told["ended_at"] if late else until + SLACK_S) - since
         if not until - since - SLACK_S <= told["seconds_lost"] <= most + 0.5:
             verdict.account_exact = False
             said = f"attempt {attempt}: {told['seconds_lost']:.1f} s told as lost"

@@ -187,22 +187,13 @@ class Ordeal:
             if each["kind"] == "CheckpointCommitted"
         ]
         shown = json.loads(self.living.ok("checkpoints", self.job, "--json"))["checkpoints"]
-        first = min((each.attempt for each in commits), default=0)
-        attempts = self.journal.attempts(self.habit.ranks)
-        printed = {number: self._printed(number, bars=0 < first <= number) for number in attempts}
         return Evidence(
             self.journal, self.ends, commits, told, shown, self.undisturbed(),
-            self.habit.ranks, self.habit.heeds, printed, self.habit.unsure_s, self.habit.several,
-            self.habit.tells_begun,
+            self.habit.ranks, self.habit.heeds, self.habit.unsure_s, self.habit.several,
+            self.habit.tells_begun, self.habit.tells_later,
+            slow_to_end=self.python != sys.executable,
             price_per_s=self.price_per_hour * self.habit.nodes / 3600 or None,
         )  # fmt: skip
-
-    def _printed(self, attempt: int, bars: bool) -> int:
-        """The last step in what is left of an attempt's log. What a bar counts is known with the first checkpoint."""
-        said = self.living.run("logs", self.job, "--attempt", str(attempt)).stdout
-        words = r"(?:[Ss]tep|[Ee]poch|iteration)[ =]*(\d+)|\[(\d+)/" + (r"|\| *(\d+)/\d+ \[" if bars else "")
-        steps = re.findall(words, said)
-        return int(max(steps[-1])) if steps else 0
 
     def undisturbed(self) -> dict[int, str]:
         """What the same training ends with where nobody touches it, and no Headway is around."""

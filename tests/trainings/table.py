@@ -30,8 +30,10 @@ is taken from what Headway says, but for the account, which is held against it.
   with it what had not reached storage: at the pace of these trainings, a save every half second, that is a save or two
   more, also of a job's very first saves, and of a file that is held open, which is looked into every two seconds.
 - **saved, yet lost**: saves that were finished and should have been there, and were not. It must be 0.
-- **account**: how often the steps told as lost were those of the journal, but for one that was done and not printed
-  yet. A job that prints no steps tells none; of a machine that is gone, those of its last seconds are not known.
+- **account**: how often the steps told as lost were those of the journal. A machine that is gone took its last seconds
+  with it: its steps are told as "at least", and right where no more were told than were lost, and all of which it had
+  five seconds to tell. So are those of a job that was ended before its first save, where only that shows that the
+  epochs, or the bar, that it prints are its steps. [How it is known](../explanation/keeping-progress.md#the-account).
 
 """
 COLUMNS = (
@@ -52,7 +54,6 @@ def _row(habit: Habit, lines: list[Mapping[str, Any]]) -> list[str]:
         return [each for line in lines for each in line.get(name, ())]
 
     with_notice, without, account = all_of("lost_with_notice"), all_of("lost_without"), all_of("account")
-    exact = sum(abs(told - lost) <= 1 for told, lost in account)
     return [
         habit.name,
         f"{habit.every} steps" if habit.every > 1 else "step",
@@ -62,8 +63,16 @@ def _row(habit: Habit, lines: list[Mapping[str, Any]]) -> list[str]:
         str(sum(1 for each in all_of("beyond") if each)),
         _share([line["identical"] for line in lines]),
         _share([line["own_steps"] for line in lines]),
-        f"{exact} of {len(account)}" if account else "–",
+        _account(account),
     ]
+
+
+def _account(account: list[tuple[int, int, bool, bool]]) -> str:
+    """How many are right, of those that are told as they are, and of those that are told as a least."""
+    exact, least = ([right for *_, at_least, right in account if at_least is which] for which in (False, True))
+    shares = [f"{sum(exact)} of {len(exact)}"] if exact else []
+    shares += [f"{sum(least)} of {len(least)} at least"] if least else []
+    return ", and ".join(shares) or "–"
 
 
 def _spread(steps: list[int]) -> str:

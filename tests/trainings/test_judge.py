@@ -19,15 +19,17 @@ def attempt(number: int, began: int, reached: int, at: float, rank: int = 0, sav
     """What a rank writes that begins after a step and comes to another, a step a second."""
     lines = [Line(at, number, rank, "began", began, f"s{began}" if began else "")]
     for step in range(began + 1, reached + 1):
+        lines.append(Line(at + 0.5, number, rank, "told", step - 1))
         at += 1.0
         lines.append(Line(at, number, rank, "step", step, f"s{step}"))
         if step % EVERY == 0 and saves:
             lines += [Line(at + 0.1, number, rank, "saving", step), Line(at + 0.2, number, rank, "saved", step)]
-    return lines
+    return [*lines, Line(at, number, rank, "told", reached)]
 
 
 def told(*resumed_and_lost: tuple[int | None, int], state: str = "succeeded") -> dict[str, Any]:
-    attempts = [{"resumed_step": resumed, "steps_lost": lost} for resumed, lost in resumed_and_lost]
+    heard = {"lost_at_least": False, "steps_told": True}
+    attempts = [{"resumed_step": resumed, "steps_lost": lost, **heard} for resumed, lost in resumed_and_lost]
     return {"state": state, "sentence": "…", "attempts": attempts}
 
 
@@ -114,8 +116,39 @@ def test_the_account_is_that_of_the_journal() -> None:
     assert (wrong.account_exact, len(wrong.faults)) == (False, 1)
     assert "2 steps told as lost, 5 were" in wrong.faults[0]
     assert "told to resume from step 2, it was 20" in judge(replace(CALM, told=told((None, 5), (2, 0)))).faults[0]
-    cut = replace(CALM, told=told((None, 2), (20, 0)), printed={1: 22})
-    assert judge(cut).account_exact, "no more than its log says can be known of a machine that is gone"
+
+
+def loses(steps: int, **said: Any) -> Evidence:
+    """Comes to step 25, a step a second, goes on from 20, and this is told of it."""
+    attempts = [{**told((None, steps))["attempts"][0], **said}, *told((20, 0))["attempts"]]
+    return replace(CALM, told={**CALM.told, "attempts": attempts})
+
+
+def test_of_a_machine_that_is_gone_the_account_is_a_least() -> None:
+    def lost(steps: int, **said: Any) -> Evidence:
+        return replace(loses(steps, lost_at_least=True, **said), ends=[End(1, MACHINE, 26.5)])
+
+    assert [judge(lost(steps)).account_exact for steps in (0, 1, 5, 6)] == [False, True, True, False]
+    assert judge(lost(1)).account == [(1, 5, True, True)]
+    assert "at least 0 steps told as lost, 5 were" in judge(lost(0)).faults[0], "it had been told for long"
+    assert not judge(replace(lost(1), ends=[End(1, RANK, 26.5)])).account_exact, "its last word was heard"
+    assert not judge(replace(loses(1), ends=[End(1, MACHINE, 26.5)])).account_exact, "it is told as exact"
+
+
+def test_who_is_ended_between_a_step_and_the_word_of_it_may_be_known_by_either() -> None:
+    lines = [line for line in CALM.journal.lines if (line.attempt, line.what, line.step) != (1, "told", 25)]
+    found = [judge(replace(loses(steps), journal=Journal(lines))).account_exact for steps in (3, 4, 5, 6)]
+    assert found == [False, True, True, False]
+
+
+def test_steps_that_are_known_with_the_first_save_only_may_be_untold_before_it() -> None:
+    assert not judge(loses(0, steps_told=False)).account_exact
+    assert not judge(replace(loses(0, steps_told=False), tells_later=True)).account_exact, "it had saved"
+    lines = [*attempt(1, 0, 25, 0.0, saves=False), *attempt(2, 0, 30, 100.0), DONE]
+    early = replace(CALM, journal=Journal(lines), told=told((None, 0), (None, 0)))
+    early.told["attempts"][0]["steps_told"] = False
+    assert not judge(early).account_exact
+    assert judge(replace(early, tells_later=True)).account_exact
 
 
 def lost_s(seconds: float, **more: Any) -> Evidence:
@@ -174,3 +207,6 @@ def test_the_table_has_a_row_for_each_training_that_was_tried() -> None:
     ]
     (row,) = rows(lines, PLAIN)
     assert row == [PLAIN[0].name, "15 steps", "0 + 2", "–", "5, 15", "1", "yes", "yes", "2 of 2"]
+    gone = judge(replace(loses(1, lost_at_least=True), ends=[End(1, MACHINE, 26.5)]))
+    (row,) = rows([*lines, {"habit": PLAIN[0].name, **asdict(gone)}], PLAIN)
+    assert row[-1] == "2 of 2, and 1 of 1 at least"

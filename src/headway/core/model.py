@@ -122,6 +122,7 @@ class Outcome:
     over_at: float | None = None  # When its ranks were over, by our own clock, where that is known.
     idle: bool = False  # Of a gang: it was over before it had begun to write anything that is kept.
     cut_off: bool = False  # And its ranks were killed, or failed: they may have been about to.
+    steps_told: bool = False  # Its job told how far it was, apart from what it saved: to the end, as its output is.
 
     @property
     def ok(self) -> bool:

@@ -13,7 +13,7 @@ from headway.core.files.checkpoints import SET_ASIDE, Checkpoint, Gang, at_step,
 from headway.core.files.lost_work import DAMAGED, Loss, account, loss_of, set_backs
 from headway.core.job.lifecycle import step
 from headway.core.job.signals import Claimed, NodeLost, Placed, Progressed, Seat, StopDecided, TaskEnded
-from headway.core.model import Attempt, Cause, Job, Outcome
+from headway.core.model import Attempt, Cause, Job, Outcome, Phase, Task
 from headway.core.spec.job import JobSpec
 from headway.core.spec.program_words import CheckpointPolicy
 from headway.core.steps import named
@@ -152,7 +152,8 @@ def _whole(entry: Checkpoint, entries: list[Checkpoint]) -> bool:
 
 # --- the account ------------------------------------------------------------------------------------------------------
 
-LOST = Attempt(1, (), 10.0, 20.0, 100.0, Cause.NODE_LOST, seen_step=130, committed_step=100, committed_at=80.0)
+TOLD = Task(0, "n1", phase=Phase.ENDED, outcome=Outcome(steps_told=True))
+LOST = Attempt(1, (TOLD,), 10.0, 20.0, 100.0, Cause.NODE_LOST, seen_step=130, committed_step=100, committed_at=80.0)
 
 
 def test_steps_lost_are_those_seen_and_not_committed_and_seconds_run_from_the_newest_commit() -> None:
@@ -161,9 +162,25 @@ def test_steps_lost_are_those_seen_and_not_committed_and_seconds_run_from_the_ne
 
 
 def test_seconds_lost_end_with_the_work_not_with_the_news_of_it() -> None:
-    assert loss_of(replace(LOST, seen_at=90.0), lambda attempt: 0.5) == Loss(30, 10.0, 5.0)
-    assert loss_of(replace(LOST, seen_at=80.0)) == Loss(30, 0.0)
-    assert loss_of(replace(LOST, seen_at=1000.0)) == Loss(30, 20.0)
+    assert loss_of(replace(LOST, seen_at=90.0), lambda attempt: 0.5) == Loss(30, 10.0, 5.0, at_least=True)
+    assert loss_of(replace(LOST, seen_at=80.0)) == Loss(30, 0.0, at_least=True)
+    assert loss_of(replace(LOST, seen_at=1000.0)) == Loss(30, 20.0, at_least=True)
+
+
+def test_what_a_lost_node_did_after_it_was_last_heard_is_not_known() -> None:
+    gone, mute = replace(TOLD, phase=Phase.LOST, outcome=None), replace(TOLD, outcome=Outcome())
+    assert loss_of(replace(LOST, tasks=(TOLD, gone))).at_least
+    assert loss_of(LOST) == Loss(30, 20.0), "its last word was heard"
+    anew = replace(TOLD, outcome=Outcome(cause=Cause.OUTCOME_LOST))
+    assert loss_of(replace(LOST, tasks=(anew,))) == Loss(30, 20.0, at_least=True), "its disk is gone"
+    kept = replace(TOLD, outcome=Outcome(cause=Cause.OUTCOME_LOST, steps_told=True))
+    assert loss_of(replace(LOST, tasks=(kept,))) == Loss(30, 20.0), "its output is there"
+    dropped = replace(TOLD, phase=Phase.LOST)
+    assert loss_of(replace(LOST, tasks=(dropped,))) == Loss(30, 20.0), "its files were, not its word"
+    assert account([LOST, replace(LOST, number=2, tasks=(gone,))]).total.at_least
+    assert loss_of(replace(LOST, tasks=(mute,))) == Loss(30, 20.0, steps_untold=True)
+    assert loss_of(replace(LOST, tasks=(mute, TOLD))) == Loss(30, 20.0), "a gang makes its steps together"
+    assert loss_of(replace(LOST, tasks=(gone,))) == Loss(30, 20.0, at_least=True)
 
 
 RUNS = step(step(Job("j1", JobSpec(("x",), "train"), "ada", 0.0), Placed((Seat("n1"),)), 0.0), Claimed(1, 0), 10.0)

@@ -1,4 +1,4 @@
-"""What a training keeps beside Headway for the test to judge by: one durable line for each thing that it did.
+"""What a training keeps beside Headway for the test to judge by: one line for each thing that it did.
 
 `TRAINING_JOURNAL` names the file, `TRAINING_CEILING` one with the step up to which it may go and the seconds that each
 step takes. Without them it runs as fast as it can: so does the undisturbed training that results are compared with.
@@ -28,27 +28,29 @@ def note(what, step=0, state=None, **more):
     if JOURNAL:
         file = os.open(JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.write(file, (json.dumps({**line, **more}) + "\n").encode())
-        os.fsync(file)
         os.close(file)
 
 
 def began(step, state=None):
     """The training goes on after this step: with what it has loaded, or from nothing (step 0)."""
     note("began", step, state, node=os.environ.get("HEADWAY_NODE_DIR", ""))
-    atexit.register(note, "left")  # A library may take its time to end: that is lost too.
 
 
 def stepped(step, state):
-    """A step is done. Waits as long as the test wants it to take, or until the test allows the next one."""
-    note("step", step, state)
+    """A step is done: when it has taken as long as the test wants it to, and the test allows it.
+
+    So whoever is ended is mostly ended while it waits here, and has told of the step before by then.
+    """
+    note("told", step - 1)
     if CEILING:
         while True:
             with open(CEILING) as file:
                 words = file.read().split()
-            if step < int(words[0]) or told:
+            if step <= int(words[0]) or told:
                 break
             time.sleep(0.01)
         time.sleep(float(words[1]))
+    note("step", step, state)
 
 
 def saving(step):
@@ -67,3 +69,7 @@ def torn(step, why):
 def done(step, state):
     note("done", step, state)
     print("done", step, digest(state), flush=True)
+
+
+# A library may take its time to end, and that is lost too: who was first to ask is called last.
+atexit.register(note, "left")

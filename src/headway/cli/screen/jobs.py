@@ -174,11 +174,13 @@ def lost(account: Any) -> str:
 
 
 def _loss(loss: Shown, unit: str) -> str:
+    """In words. What a lost node did after it was last heard is not among it, nor steps that a job does not tell."""
     steps, seconds, money = loss.get("steps") or 0, loss.get("seconds") or 0.0, loss.get("money")
     parts = [f"{steps} {unit if steps == 1 else unit + 's'}"] if steps else []
+    unsure = loss.get("at_least") or (steps and not loss.get("steps_told", True))
     parts += [show_duration(seconds)] if steps or seconds >= 0.05 else []  # Less is the time that ending took.
     parts += [f"{money:.2f} in money"] if money else []
-    return ", ".join(parts)
+    return ("at least " if parts and unsure else "") + ", ".join(parts)
 
 
 def difference(found: Shown, one: str, other: str) -> str:

@@ -348,6 +348,7 @@ def outcome_of(said: TaskOutcome, now: float) -> Outcome:
         unkept=said.unkept,
         idle=said.idle,
         cut_off=said.cut_off,
+        steps_told=said.steps_told,
         policies=tuple((each.label, each.action) for each in said.policies[:20]),
     )
 

@@ -54,6 +54,8 @@ def show_loss(loss: Loss) -> dict[str, Any]:
         "steps": loss.steps,
         "seconds": round(loss.seconds, 3),
         "money": None if loss.money is None else round(loss.money, 4),
+        "at_least": loss.at_least,
+        "steps_told": not loss.steps_untold,
     }
 
 

@@ -129,7 +129,8 @@ def _show_attempts(attempts: Sequence[Attempt], kept: Sequence[Checkpoint], pric
 
 
 def show_attempt(attempt: Attempt, price: Price = no_price) -> dict[str, Any]:
-    loss = show_loss(loss_of(attempt, price))
+    loss = loss_of(attempt, price)
+    shown = show_loss(loss)
     return {
         "number": attempt.number,
         "placed_at": attempt.placed_at,
@@ -144,7 +145,10 @@ def show_attempt(attempt: Attempt, price: Price = no_price) -> dict[str, Any]:
         "seen_step": attempt.seen_step,
         "committed_step": attempt.committed_step,
         "committed_at": attempt.committed_at,
-        **{f"{what}_lost": amount for what, amount in loss.items()},
+        "heard_at": attempt.seen_at,
+        **{f"{what}_lost": shown[what] for what in ("steps", "seconds", "money")},
+        "lost_at_least": loss.at_least,
+        "steps_told": not loss.steps_untold,
         "tasks": [
             {
                 "index": task.index,

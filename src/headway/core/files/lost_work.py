@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from headway.core.model import Attempt
+from headway.core.model import Attempt, Cause, Phase, Task
 
 Price = Callable[[Attempt], float | None]
 """What a second of an attempt costs, all its nodes together; None when nobody knows."""
@@ -24,10 +24,13 @@ class Loss:
     steps: int = 0
     seconds: float = 0.0
     money: float | None = None
+    at_least: bool = False  # A node was lost: what it did after it was last heard is not among these.
+    steps_untold: bool = False  # Nobody knows how far it was when it ended, but for what it had saved.
 
     def plus(self, other: Loss) -> Loss:
         money = None if self.money is None and other.money is None else (self.money or 0.0) + (other.money or 0.0)
-        return Loss(self.steps + other.steps, self.seconds + other.seconds, money)
+        at_least, untold = self.at_least or other.at_least, self.steps_untold or other.steps_untold
+        return Loss(self.steps + other.steps, self.seconds + other.seconds, money, at_least, untold)
 
 
 DAMAGED = "checkpoint_damaged"
@@ -80,7 +83,22 @@ def loss_of(attempt: Attempt, price: Price = no_price) -> Loss:
     until = attempt.over_at if attempt.seen_at is None else min(attempt.seen_at, attempt.over_at)
     seconds = max(0.0, until - since)
     per_s = price(attempt)
-    return Loss(steps, seconds, None if per_s is None else per_s * seconds)
+    money = None if per_s is None else per_s * seconds
+    # The ranks of a gang make their steps together: the word of one of them is enough.
+    told = any(task.outcome is not None and task.outcome.steps_told for task in attempt.tasks)
+    cut_short = _is_cut_short(attempt)
+    return Loss(steps, seconds, money, cut_short, not told and not cut_short)
+
+
+def _is_cut_short(attempt: Attempt) -> bool:
+    """Whether the last word of a part of it was not heard: its node was lost, or knows nothing of it any more."""
+    return attempt.seen_at is not None or any(map(_is_unheard, attempt.tasks))
+
+
+def _is_unheard(task: Task) -> bool:
+    if task.outcome is None:
+        return task.phase is Phase.LOST
+    return task.outcome.cause is Cause.OUTCOME_LOST and not task.outcome.steps_told
 
 
 def set_backs(attempts: Iterable[Attempt], price: Price = no_price) -> list[SetBack]:
