@@ -171,14 +171,14 @@ class Maybe(WordKind):
     """Something, or null, which is read as `empty`."""
 
     def __init__(self, kind: WordKind, empty: Any = None) -> None:
-        self.kind, self.empty = kind, empty
+        self.kind, self.empty, self._read = kind, empty, kind.read
         self.schema = {"anyOf": [kind.schema, {"type": "null"}]}
         within = kind.show
         if within is not None:
             self.show = lambda value: None if value is None else within(value)
 
     def read(self, value: Any) -> Any:
-        return self.empty if value is None else self.kind.read(value)
+        return self.empty if value is None else self._read(value)
 
 
 class Figures(WordKind):
@@ -224,12 +224,21 @@ class Record(WordKind):
     def __init__(self, type_: type[Any]) -> None:
         self.type = type_
         words = [(each.name, each.metadata) for each in dataclasses.fields(type_) if "kind" in each.metadata]
-        own = [(name, said) for name, said in words if not isinstance(said["kind"], Beside)]
-        self.fields: list[tuple[str, WordKind, Any]] = [(name, said["kind"], said["missing"]) for name, said in own]
+        own = [
+            (said["named"] or name, name, said) for name, said in words if type(said["kind"]) not in (Beside, Others)
+        ]
+        self.fields: list[tuple[str, WordKind, Any]] = [(name, said["kind"], said["missing"]) for name, _, said in own]
         self._beside = [(name, said["kind"]) for name, said in words if isinstance(said["kind"], Beside)]
+        self._renamed = [(name, held) for name, held, _ in own if name != held]
         self._reads = {name: kind.read for name, kind, _ in self.fields}
-        self._missing = {name: said["missing"] for name, said in words if said["missing"] is not MISSING}
-        self._shows = [(name, said["kind"].show, MISSING if said["always"] else said["missing"]) for name, said in own]
+        self._missing = {name: missing for name, _, missing in self.fields if missing is not MISSING}
+        self._missing.update({name: None for name, _ in self._beside})
+        self._others = next((name for name, said in words if isinstance(said["kind"], Others)), "")
+        if self._others:
+            self._missing[self._others] = {}
+        self._shows = [
+            (name, held, said["kind"].show, MISSING if said["always"] else said["missing"]) for name, held, said in own
+        ]
         self._count = len(words)
 
     @property
@@ -242,19 +251,27 @@ class Record(WordKind):
         if not isinstance(value, dict):
             raise Wrong(f"expected an object, not {quoted(value)}")
         found, reads = self._missing.copy(), self._reads
-        name = ""
+        name, others = "", {}
         try:
             for name, given in value.items():
                 read = reads.get(name)
                 if read is not None:
                     found[name] = read(given)
+                else:
+                    others[name] = given
         except Wrong as wrong:
             wrong.way.insert(0, f".{name}")
             raise
         for name, beside in self._beside:
-            found[name] = beside.read(value)
+            if beside.when(value):
+                shared = {said: value[said] for said in reads if beside.record.has(said) and said in value}
+                found[name] = beside.record.read({**others, **shared})
+        if self._others:
+            found[self._others] = others
         if len(found) != self._count:
             raise Wrong(f'"{next(name for name, _, _ in self.fields if name not in found)}" is missing')
+        for name, held in self._renamed:
+            found[held] = found.pop(name)
         made = object.__new__(self.type)
         made.__dict__.update(found)  # Frozen, and read a thousand times a second: not through __init__.
         return made
@@ -265,12 +282,17 @@ class Record(WordKind):
         for name, beside in self._beside:
             if held[name] is not None:
                 said.update(beside.record.show(held[name]))
-        for name, show, missing in self._shows:
-            value = held[name]
-            if value is missing or value == missing:
+        for name, attribute, show, missing in self._shows:
+            value = held[attribute]
+            if missing is not MISSING and (value is missing or value == missing):
                 continue
             said[name] = value if show is None else show(value)
+        if self._others:
+            said.update(held[self._others])
         return said
+
+    def has(self, word: str) -> bool:
+        return word in self._reads
 
 
 class Beside(WordKind):
@@ -279,8 +301,9 @@ class Beside(WordKind):
     def __init__(self, record: Record, when: Callable[[dict[str, Any]], bool]) -> None:
         self.record, self.when, self.show = record, when, record.show
 
-    def read(self, value: Any) -> Any:
-        return self.record.read(value) if self.when(value) else None
+
+class Others(WordKind):
+    """All words that a message has no field for, as they are: so that a new one travels before all sides name it."""
 
 
 class Many(WordKind):
@@ -309,7 +332,7 @@ class Many(WordKind):
         return list(value) if within is None else [within(each) for each in value]
 
     def _check(self, value: Any) -> None:
-        if not isinstance(value, list):
+        if not isinstance(value, (list, tuple)):
             raise Wrong(f"expected a list, not {quoted(value)}")
         if len(value) > self.most:
             raise Wrong(f"expected at most {self.most} entries, not {len(value)}")
@@ -397,12 +420,13 @@ class EachTask(WordKind):
             return WordRefused({"task": name}, f"[{quoted(name)}]: {wrong.why}")
 
 
-def word(kind: WordKind, missing: Any = MISSING, about: str = "", always: bool = False) -> Any:
+def word(kind: WordKind, missing: Any = MISSING, about: str = "", always: bool = False, named: str = "") -> Any:
     """A field of a message: its kind, what it is where the word is missing, and what it says.
 
-    Without `missing` it must be there. With `always` it is said even where its absence would say the same.
+    Without `missing` it must be there. With `always` it is said even where its absence would say the same. `named` is
+    its name on the wire, where Python has another use for that.
     """
-    said = {"kind": kind, "missing": missing, "about": about, "always": always}
+    said = {"kind": kind, "missing": missing, "about": about, "always": always, "named": named}
     if isinstance(missing, dict):
         return dataclasses.field(default_factory=dict, metadata=said)
     if missing is MISSING:
@@ -431,3 +455,15 @@ def record_of(type_: type[Any]) -> Record:
     if found is None:
         found = _RECORDS[type_] = Record(type_)
     return found
+
+
+if TYPE_CHECKING:
+    from dataclasses import replace as replace
+else:
+
+    def replace(message, /, **words):
+        """A copy of a message with other words in it: as in dataclasses, but not through __init__."""
+        made = object.__new__(message.__class__)
+        made.__dict__.update(message.__dict__)
+        made.__dict__.update(words)
+        return made

@@ -44,7 +44,7 @@ class Pair:
         replies: list[dict[str, Any]] = []
         sync = self.leader.cycle.heard(read_sync(body), self.leader.now)
         self.leader.do(sync).result()
-        self.leader.cycle.reply(sync, self.leader.now, self.leader.now, replies.append)
+        self.leader.cycle.reply(sync, self.leader.now, self.leader.now, lambda reply: replies.append(reply.show()))
         return self.decide(NotAnswered(body["seq"]) if lost else Answered(replies[0], body["seq"]))
 
     def submit(self, **words: Any) -> None:

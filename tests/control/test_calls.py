@@ -41,7 +41,7 @@ def reply_to(leader: Leader, **body: Any) -> dict[str, Any]:
     said = {"protocol": 1, "node": "n1", "pool": "local", "boot_id": "b", "agent_epoch": 1, **body}
     sync = leader.cycle.heard(read_sync(said), leader.now)
     leader.do(sync).result()
-    leader.cycle.reply(sync, leader.now, leader.now, replies.append)
+    leader.cycle.reply(sync, leader.now, leader.now, lambda reply: replies.append(reply.show()))
     return replies[0]
 
 

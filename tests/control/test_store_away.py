@@ -66,7 +66,7 @@ def test_an_answer_that_cannot_be_read_fails_and_the_thread_goes_on(control: Con
     with pytest.raises(Unavailable):
         control.sync(read_sync({**ME, "seq": 2, "full": True, "facts": FACTS})).result(timeout=30)
     store.fails()
-    assert control.sync(read_sync({**ME, "seq": 3, "full": True, "facts": FACTS})).result(timeout=30)["duties"]
+    assert control.sync(read_sync({**ME, "seq": 3, "full": True, "facts": FACTS})).result(timeout=30).duties
     assert control.alive
 
 

@@ -35,7 +35,11 @@ class Played:
         leader, replies = self.leader, []
         body = {"protocol": 1, "node": node, "pool": "local", "boot_id": "b", "agent_epoch": 1, "wait_s": 0, **words}
         sync = leader.cycle.heard(read_sync(body), leader.now)
-        ask = PendingCommand(sync, lambda _: leader.cycle.reply(sync, leader.now, leader.now, replies.append), _raise)
+
+        def answer(_: object) -> None:
+            leader.cycle.reply(sync, leader.now, leader.now, lambda reply: replies.append(reply.show()))
+
+        ask = PendingCommand(sync, answer, _raise)
         leader.cycle.turn([ask], leader.now, leader.now)
         return dict(replies[0])
 

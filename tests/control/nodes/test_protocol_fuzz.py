@@ -116,7 +116,7 @@ def call(control: ControlThread, body: dict[str, Any]) -> dict[str, Any]:
     request = read_sync(json.loads(json.dumps(body)))
     if request.node != "n1":
         raise NotAllowed("the door lets a node's token speak for that node only")
-    return dict(control.sync(request).result(timeout=300))
+    return control.sync(request).result(timeout=300).show()
 
 
 def test_no_damaged_sync_ends_the_writer_or_shuts_an_honest_agent_out(control: ControlThread) -> None:

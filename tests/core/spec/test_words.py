@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from headway.cli.job_flags.flags import changes_given, set_options, spec_given, spec_options
-from headway.control.nodes.duties import claim_body
+from headway.control.nodes.duties import claim_of
 from headway.core.errors import BadInput
 from headway.core.fields import one_of, whole
 from headway.core.model import Job, Task
@@ -111,10 +111,10 @@ def test_flags_say_it_after_those_that_people_know() -> None:
 def test_nodes_are_told_of_it_if_it_travels() -> None:
     spec = read_spec({**BASE, "colour": "red", "shine": {"level": 3}}, TOYS)
     job = Job("j1", spec, "ada", NOW)
-    told = claim_body(job, Task(0, "n1"), None, TOYS)
+    told = claim_of(job, Task(0, "n1"), None, TOYS).show()
     assert told["lamp"] == "red"
     assert "shine" not in told
-    assert claim_body(job, Task(0, "n1"), None).keys() == told.keys() - {"lamp"}
+    assert claim_of(job, Task(0, "n1"), None).show().keys() == told.keys() - {"lamp"}
 
 
 def test_every_word_says_what_it_is_and_no_two_are_called_alike() -> None:

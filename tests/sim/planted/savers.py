@@ -10,6 +10,8 @@ from headway.control.nodes import duties
 from headway.core.files import savers
 from headway.core.files.checkpoints import Whole
 from headway_agent.decide import decide as decisions
+from headway_wire.claim import Resume
+from headway_wire.kinds import replace
 from tests.sim.planted.rules import _put, plant
 
 
@@ -40,25 +42,21 @@ def _never_known() -> Iterator[None]:
 
 @plant("a node is given the files of another as its own")
 def _as_its_own() -> Iterator[None]:
-    resume_body = duties.resume_body
+    resume_of = duties.resume_of
 
-    def body(whole: Any, task: Any) -> dict[str, Any]:
-        said = resume_body(whole, task)
-        said.pop("own", None)
-        return said
+    def resume(whole: Any, task: Any) -> Resume:
+        return replace(resume_of(whole, task), own=True)
 
-    with _put(duties, "resume_body", body):
+    with _put(duties, "resume_of", resume):
         yield
 
 
 @plant("a node gets only its own files of what several have saved")
 def _without_others() -> Iterator[None]:
-    resume_body = duties.resume_body
+    resume_of = duties.resume_of
 
-    def body(whole: Any, task: Any) -> dict[str, Any]:
-        said = resume_body(whole, task)
-        said.pop("others", None)
-        return said
+    def resume(whole: Any, task: Any) -> Resume:
+        return replace(resume_of(whole, task), others=())
 
-    with _put(duties, "resume_body", body):
+    with _put(duties, "resume_of", resume):
         yield

@@ -21,6 +21,7 @@ from headway.core.errors import BadInput, NotAllowed, NotFound
 from headway.core.growth.node_orders import order_of
 from headway.core.protocol import SCHEMA, read_sync
 from headway.storage.protocol import Storage, WrongContent, check_key
+from headway_wire.kinds import replace
 
 OBJECT_BYTES_MAX = 4 * 2**30 + 2**20  # An artifact above 4 GiB comes in numbered parts.
 KEYS_AT_ONCE = 1000
@@ -38,10 +39,10 @@ def routes(services: Services) -> APIRouter:
         reply = await settled(services.control.sync(said))
         if request.scope["state"].get(STALE_TOKEN):  # The keys were rotated.
             services.old_tokens.add(said.node)
-            reply = {**reply, "token": services.signer.token_for(said.node)}
+            reply = replace(reply, token=services.signer.token_for(said.node))
         elif services.old_tokens:
             services.old_tokens.discard(said.node)
-        return Response(json.dumps(reply, separators=(",", ":")), media_type="application/json")
+        return Response(json.dumps(reply.show(), separators=(",", ":")), media_type="application/json")
 
     @router.get(HELLO, responses=ANY)
     async def hello(request: Request) -> Response:

@@ -21,7 +21,7 @@ from headway.control.leader import overdue
 from headway.control.leader.placement import SAVE_USE_S, SaveUse, carry_out, new_view, policy_of
 from headway.control.nodes import file_reports, saver_questions, sessions
 from headway.control.nodes.orders import Memory
-from headway.control.nodes.sessions import Parked, Reply, Session
+from headway.control.nodes.sessions import Parked, Session
 from headway.control.nodes.sync import Sync, lose_node
 from headway.control.state.cluster_config import read_house
 from headway.control.state.feature import NONE, Beat, Features
@@ -39,7 +39,8 @@ from headway.core.spec.engine import Engines
 from headway.core.units import show_duration
 from headway.settings import Settings
 from headway.store.protocol import Committed, LeaderLost, LogRange, Store
-from headway_wire import digests
+from headway_wire import digests, kinds
+from headway_wire.reply import Reply, StorageTold
 from headway_wire.storage_marks import is_here
 from headway_wire.sync import SyncRequest
 
@@ -335,23 +336,22 @@ class Cycle:
         said = self._say(session, now, full)
         wait_s = min(request.wait_s, self.settings.sync_wait_s)
         other_leader = request.leader_epoch != self.epoch
-        news = (
-            full or resend or other_leader or said["duties"] or said["gone"] or request.logs or request.reports
-        ) or (asks or self.features.heard_in(said))
+        news = (full or resend or other_leader or said.duties or said.gone or request.logs or request.reports) or (
+            asks or self.features.heard_in(said.more)
+        )
         if request.storage is not None and request.storage != self.storage.get("mark", ""):
-            said["storage"] = dict(self.storage)
+            said = kinds.replace(said, storage=StorageTold(**self.storage))
             news = True
-        if sync.here:
-            stored = file_reports.answer(request)
-            said |= stored
-            news = news or stored
+        if sync.here and file_reports.brings(request):
+            said = file_reports.answered(said, request)
+            news = True
         at_once = bool(news) or wait_s <= 0 or request.agent_version != self.agent_version
         # An agent holds one call. Whoever made those before is dead or has hung up: what they are told, nobody hears.
         for left in [each for each in session.parked if not at_once or each.agent_epoch != session.agent_epoch]:
             session.parked.remove(left)
-            left.deliver({**said, "duties": [], "gone": []})
+            left.deliver(kinds.replace(said, duties=(), gone=()))
         if at_once:
-            deliver({**said, "resend": resend, "safe": self._safe(request, full, session)})
+            deliver(kinds.replace(said, resend=resend, safe=self._safe(request, full, session)))
         else:
             session.parked.append(Parked(deliver, mono + wait_s, session.agent_epoch))
 
@@ -365,7 +365,7 @@ class Cycle:
             return self._say(session, now, False, duties=False)
 
     def _say(self, session: Session, now: float, full: bool, duties: bool = True) -> Reply:
-        to_do, gone = sessions.changes(session, self.book, now, full) if duties else ([], [])
+        to_do, gone = sessions.changes(session, self.book, now, full) if duties else ((), ())
         for key in gone:
             session.forget(key)
         if full:
@@ -379,23 +379,21 @@ class Cycle:
         lease_s = None if node is None else pool.lease_s if pool else 60.0
         session.leased_until = max(session.leased_until, session.heard_at + (lease_s or 0.0) * 1.01)
         session.asked = saver_questions.questions(self.book, session.node)
-        return {
-            **({"saved": session.asked} if session.asked else {}),
-            "leader_epoch": self.epoch,
-            "said": session.said,
-            "lease_left_s": lease_s,
-            "full": full,
-            "duties": to_do,
-            "gone": gone,
-            "duties_digest": digests.shown(session.sent_digest),
-            "resend": False,
-            "safe": {},
-            "agent_version": self.agent_version,
-            "follow": sorted(session.follow),
-            **({"leave": True} if self._unwanted(session) else {}),
-            **self._other_servers(session, full),
-            **self.features.told(session.node, self.book, now),
-        }
+        return Reply(
+            leader_epoch=self.epoch,
+            said=session.said,
+            lease_left_s=lease_s,
+            full=full,
+            duties=to_do,
+            gone=gone,
+            duties_digest=digests.shown(session.sent_digest),
+            agent_version=self.agent_version,
+            follow=tuple(sorted(session.follow)),
+            saved=session.asked,
+            leave=self._unwanted(session),
+            servers=self._other_servers(session, full),
+            more=self.features.told(session.node, self.book, now),
+        )
 
     def _unwanted(self, session: Session) -> bool:
         """Whether a node calls that no order explains, or that its platform has no longer: it is told to leave."""
@@ -408,13 +406,13 @@ class Cycle:
         pool = house.pools.get(node.pool) if node else None
         return pool is not None and house.is_ordered(pool) and order_of(session.node) not in house.orders
 
-    def _other_servers(self, session: Session, full: bool) -> Reply:
+    def _other_servers(self, session: Session, full: bool) -> tuple[str, ...]:
         """Where to ask when this server is gone, if the node does not know it yet."""
         servers = self.servers()
         if servers == session.servers and not full:
-            return {}
+            return ()
         session.servers = servers
-        return {"servers": list(servers)} if servers else {}
+        return servers
 
     def _safe(self, request: SyncRequest, full: bool, session: Session) -> dict[str, dict[str, int]]:
         """Up to which byte each task's output is indexed: for those that sent output, and for all after a restart."""
@@ -443,7 +441,7 @@ class Cycle:
                 continue
             asks = saver_questions.asks_anew(self.book, node, session.asked)
             said = self._told(session, now)
-            if said["duties"] or said["gone"] or asks or self.features.heard_in(said):
+            if said.duties or said.gone or asks or self.features.heard_in(said.more):
                 session.parked.pop(0).deliver(said)
 
     def follow_log(self, job: str, until: float, now: float) -> None:

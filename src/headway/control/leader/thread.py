@@ -18,12 +18,12 @@ import structlog
 from headway.control.jobs.commands import Why, WhyMany
 from headway.control.leader.clock import SteadyClock
 from headway.control.leader.cycle import Cycle, PendingCommand
-from headway.control.nodes.sessions import Reply
 from headway.control.nodes.sync import Sync
 from headway.control.state.transaction import Command
 from headway.core.errors import HeadwayError, Unavailable, Unfinished, for_log
 from headway.core.units import show_duration
 from headway.store.protocol import LeaderLost
+from headway_wire.reply import Reply
 from headway_wire.sync import SyncRequest
 
 QUESTIONS = (Why, WhyMany)  # They need no commit, so they make no stream.

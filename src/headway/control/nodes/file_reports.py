@@ -6,9 +6,8 @@ newest, or from a task that is not going, changes nothing, and is answered like 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import structlog
 
@@ -26,7 +25,9 @@ from headway.core.steps import STEP, named
 from headway.core.units import show_duration
 from headway.storage.protocol import check_key
 from headway.store.protocol import Artifact
+from headway_wire import kinds
 from headway_wire.kinds import WordRefused
+from headway_wire.reply import Reply
 from headway_wire.sync import BadCheckpoint, Notice, StackDump, StoredArtifact, StoredCheckpoint, SyncRequest
 from headway_wire.tasks import split_key
 
@@ -78,29 +79,32 @@ def _seen(tx: Transaction, session: Session, key: str, step: int) -> None:
         seen[job.id] = max(step, seen.get(job.id, 0))
 
 
-def answer(request: SyncRequest) -> dict[str, Any]:
-    """What the reply says of it: all that the sync brought is committed or refused, and need not be said again."""
-    said: dict[str, Any] = {}
-    safe: dict[str, list[Any]] = {}
+def brings(request: SyncRequest) -> bool:
+    """Whether a call tells of anything for which it is answered by name."""
+    return bool(request.checkpoints or request.artifacts) or next(request.refused(), None) is not None
+
+
+def answered(reply: Reply, request: SyncRequest) -> Reply:
+    """The reply, saying that all that the sync brought is committed or refused, and need not be said again."""
+    safe: dict[str, tuple[object, ...]] = {}
     for task, step in _named(request.checkpoints, "step"):
-        safe.setdefault(task, []).append(step)
-    if safe:
-        said["checkpoints_safe"] = safe
-    stored = [list(each) for each in _named(request.artifacts, "path")]
-    if stored:
-        said["artifacts_safe"] = stored
-    refused = [f"{word}{each.why}" for word, each in request.refused()]
-    if refused:
-        said["refused"] = refused[:REFUSED_MOST]
-    return said
+        safe[task] = (*safe.get(task, ()), step)
+    refused = tuple(f"{word}{each.why}" for word, each in request.refused())
+    stored = tuple(_named(request.artifacts, "path"))
+    return kinds.replace(reply, checkpoints_safe=safe, artifacts_safe=stored, refused=refused[:REFUSED_MOST])
 
 
-def _named(entries: tuple[Any, ...], word: str) -> Iterator[tuple[str, Any]]:
+def _named(entries: Iterable[object], word: str) -> Iterator[tuple[str, object]]:
     """By what an agent knows each entry again: those that were refused too, as far as they can be told apart."""
     for each in entries:
-        if not isinstance(each, WordRefused):
+        if isinstance(each, StoredCheckpoint | StoredArtifact):
             yield each.task, getattr(each, word)
-        elif isinstance(each.entry, dict) and isinstance(each.entry.get("task"), str) and word in each.entry:
+        elif (
+            isinstance(each, WordRefused)
+            and isinstance(each.entry, dict)
+            and isinstance(each.entry.get("task"), str)
+            and word in each.entry
+        ):
             yield each.entry["task"], each.entry[word]
 
 

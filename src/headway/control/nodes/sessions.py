@@ -9,19 +9,20 @@ import hashlib
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 
-from headway.control.nodes.duties import claim_body
-from headway.control.state.progress_index import ProgressIndex
+from headway.control.nodes.duties import claim_of
 from headway.control.state.working_copy import WorkingCopy
 from headway.core.job.lifecycle import ON_NODE, begins_alone
 from headway.core.model import Job, NodeId, State, Task
+from headway_wire.claim import Claim
 from headway_wire.digests import share
+from headway_wire.kinds import replace
+from headway_wire.reply import BACK, CLAIM, GO, STOP, Duty, Reply
+from headway_wire.tasks import task_key
 
 log = structlog.get_logger()
-Reply = dict[str, Any]
 
 
 @dataclass
@@ -122,33 +123,42 @@ def duty_of(job: Job, task: Task, now: float, spoiled: int = 0, called_back: boo
     """
     if job.state is State.STOPPING:
         # Rounded, so that the same stop is not sent again because a second has passed.
-        return ("stop", round(job.stop_by or now, 1))
+        return (STOP, round(job.stop_by or now, 1))
     if task.behind:
-        return ("back", 0.0) if called_back else (f"claim behind {task.behind}", 0.0)
-    return ("go", 0.0) if task.phase in ON_NODE else ("claim", float(spoiled))
+        return (BACK, 0.0) if called_back else (f"{CLAIM} behind {task.behind}", 0.0)
+    return (GO, 0.0) if task.phase in ON_NODE else (CLAIM, float(spoiled))
 
 
-def body_of(
-    job: Job, task: Task, duty: tuple[str, float], now: float, complete: bool, trail: ProgressIndex
-) -> dict[str, Any]:
-    """The duty as it travels. `complete` repeats all that a claim says, for an agent that has forgotten it."""
+def duty_with(job: Job, task: Task, duty: tuple[str, float], now: float, claim: Claim | None, mark: str) -> Duty:
+    """The duty as it travels. With a `claim` it says all that the task is: to begin with, or to one who forgot it."""
     assert job.attempt is not None
-    do = "claim" if task.behind and duty[0] not in ("stop", "back") else duty[0]
-    said: dict[str, Any] = {"task": f"{job.id}/{job.number}/{task.index}", "do": do}
-    if do == "back":
-        return said
-    if do == "claim" or complete:
-        said |= claim_body(job, task, trail.resume_of(job))
-    if do == "claim" and begins_alone(job):
-        said |= {"behind": task.behind} if task.behind else {"go": True}
-    if duty[0] == "stop":
-        said["grace_s"] = max(0.0, duty[1] - now)  # What is left of it, not what the claim says.
-        said["cause"] = job.cause.value if job.cause else ""
-    if do != "claim":
-        said["peers"] = [[each.address, each.port] for each in job.attempt.tasks]
-        if job.spec.nodes * job.spec.ranks_per_node > 1:
-            said["gang"] = [job.spec.ranks_per_node, task.index]
-    return said
+    do, key = duty[0].partition(" ")[0], task_key(job.id, job.number, task.index)
+    if do in (CLAIM, BACK):
+        return Duty(key, do, claim, mark=mark)
+    several = job.spec.nodes * job.spec.ranks_per_node > 1
+    stops = do == STOP
+    return Duty(
+        key,
+        do,
+        claim,
+        peers=tuple((each.address, each.port) for each in job.attempt.tasks),
+        gang=(job.spec.ranks_per_node, task.index) if several else (),
+        grace_s=max(0.0, duty[1] - now) if stops else None,  # What is left of it, not what the claim says.
+        cause=job.cause.value if stops and job.cause else "",
+        mark=mark,
+    )
+
+
+def claim_with(job: Job, task: Task, do: str, complete: bool, book: WorkingCopy) -> Claim | None:
+    """All that the task is, where a duty says it: a claim does, and all others do where the reply is `complete`."""
+    if do == BACK or not (do == CLAIM or complete):
+        return None
+    claim = claim_of(job, task, book.trail.resume_of(job))
+    if job.spec.launcher == "mpi":
+        claim = replace(claim, gang_key=gang_key(book.secret, job))
+    if do == CLAIM and begins_alone(job):  # Once it is held, or after the task before it.
+        claim = replace(claim, go=not task.behind, behind=task.behind)
+    return claim
 
 
 def gang_key(secret: bytes, job: Job) -> str:
@@ -156,10 +166,10 @@ def gang_key(secret: bytes, job: Job) -> str:
     return hmac.new(secret, f"gang {job.id}/{job.number}".encode(), hashlib.sha256).hexdigest()
 
 
-def changes(session: Session, book: WorkingCopy, now: float, full: bool) -> tuple[list[dict[str, Any]], list[str]]:
+def changes(session: Session, book: WorkingCopy, now: float, full: bool) -> tuple[tuple[Duty, ...], tuple[str, ...]]:
     """Duties that this node was not sent yet, and tasks that are gone; noted as sent."""
     here = book.on_node.get(session.node, {})
-    duties: list[dict[str, Any]] = []
+    duties: list[Duty] = []
     spoiled = book.trail.spoiled
     if full:
         session.sent, session.sent_digest = {}, 0
@@ -169,11 +179,8 @@ def changes(session: Session, book: WorkingCopy, now: float, full: bool) -> tupl
         task = job.attempt.tasks[index]
         duty = duty_of(job, task, now, spoiled.get(job_id, 0) if spoiled else 0, job_id in book.called_back)
         if session.sent.get(key) != duty:
-            duties.append(body_of(job, task, duty, now, full, book.trail))
-            if job.spec.launcher == "mpi" and "argv" in duties[-1]:
-                duties[-1]["gang_key"] = gang_key(book.secret, job)
-            if session.marks:
-                duties[-1]["mark"] = mark_of(duty)
+            claim = claim_with(job, task, duty[0].partition(" ")[0], full, book)
+            duties.append(duty_with(job, task, duty, now, claim, mark_of(duty) if session.marks else ""))
             session.send(key, duty)
             book.untold.discard(job_id)
     gone = [key for key in session.sent if key not in here] if len(session.sent) != len(here) else []
@@ -182,4 +189,4 @@ def changes(session: Session, book: WorkingCopy, now: float, full: bool) -> tupl
     gone += [key for key in session.reported if key not in here and key not in session.sent] if strays else []
     for key in gone:
         session.unsend(key)
-    return duties, gone
+    return tuple(duties), tuple(gone)

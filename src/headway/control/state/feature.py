@@ -127,9 +127,9 @@ class Features:
             said.update(feature.tell(node, book, now))
         return said
 
-    def heard_in(self, reply: Mapping[str, Any]) -> bool:
-        """Whether a reply has news of a feature: then it is not held back."""
-        return any(reply.get(word) for feature in self.who_tell for word in feature.words)
+    def heard_in(self, said: Mapping[str, Any]) -> bool:
+        """Whether a reply says something new in features' words: then it is not held back."""
+        return any(said.get(word) for feature in self.who_tell for word in feature.words)
 
     @property
     def events(self) -> dict[str, str]:

@@ -14,6 +14,7 @@ from headway.core.errors import BadInput, Conflict, NotFound
 from headway.core.job.events import Event
 from headway.core.model import Job, JobId, NodeId, Phase, State, Task
 from headway.features.visits.doors import PendingVisits
+from headway_wire.reply import PORT, VisitCall
 from headway_wire.tasks import task_key
 
 COMMAND_SHOWN_MAX = 200
@@ -44,15 +45,8 @@ class OpenVisit:
         if job is None or job.state not in (State.RUNNING, State.STOPPING):
             raise Conflict(f"job {self.job} does not run", f"headway why {self.job} says where it is")
         task = _task_of(job, self.ask.rank)
-        told: dict[str, Any] = {"id": self.visit, "task": task_key(job.id, job.number, task.index)}
-        told |= {"kind": self.ask.kind, **self.ask.terminal}
-        if self.ask.kind == "port":
-            told["port"] = self.ask.port
-        else:
-            told["command"] = list(self.ask.command)
-        if self.ask.rank is not None:
-            told["rank"] = self.ask.rank
-        PendingVisits.of(tx.book).ring(task.node, told, tx.now)
+        call = self._call(task_key(job.id, job.number, task.index))
+        PendingVisits.of(tx.book).ring(task.node, call, tx.now)
         tx.book.touched.add(task.node)
         data = {"attempt": job.number, "node": task.node, "user": self.user, "visit": self.ask.kind}
         if self.ask.kind == "port":
@@ -61,6 +55,11 @@ class OpenVisit:
             data["command"] = " ".join(self.ask.command)[:COMMAND_SHOWN_MAX]
         tx.say(Event("JobVisited", tx.now, job.id, data=data))
         return task.node
+
+    def _call(self, task: str) -> VisitCall:
+        ask = self.ask
+        wanted = {"port": ask.port} if ask.kind == PORT else {"command": ask.command}
+        return VisitCall(self.visit, task, ask.kind, rank=ask.rank, **wanted, **ask.terminal)
 
 
 def shown(ask: VisitRequest) -> str:

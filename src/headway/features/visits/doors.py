@@ -5,12 +5,11 @@ Memory only: a visit is between two living processes, and a server that forgets 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from headway.control.state.working_copy import WorkingCopy
 from headway.core.model import NodeId
+from headway_wire.reply import VisitCall
 
 ASKED_S_MAX = 30.0  # How long a visitor waits at the door.
 SAY_AGAIN_S = 2.0  # A node that was told and does not come is told again.
@@ -20,7 +19,7 @@ SAY_AGAIN_S = 2.0  # A node that was told and does not come is told again.
 class Ring:
     """Somebody at the door: what the node is told, until when, and when it was last told."""
 
-    told: Mapping[str, Any]
+    told: VisitCall
     until: float
     said_at: float = float("-inf")
 
@@ -36,8 +35,8 @@ class PendingVisits:
         found: PendingVisits = book.memories["visits"]
         return found
 
-    def ring(self, node: NodeId, told: Mapping[str, Any], now: float) -> None:
-        self.rings.setdefault(node, {})[str(told["id"])] = Ring(told, now + ASKED_S_MAX)
+    def ring(self, node: NodeId, told: VisitCall, now: float) -> None:
+        self.rings.setdefault(node, {})[told.id] = Ring(told, now + ASKED_S_MAX)
 
     def answered(self, visit: str) -> None:
         """The node has come, or nobody waits any more."""
@@ -46,14 +45,14 @@ class PendingVisits:
             if not waiting:
                 del self.rings[node]
 
-    def tell(self, node: NodeId, now: float) -> list[Mapping[str, Any]]:
+    def tell(self, node: NodeId, now: float) -> tuple[VisitCall, ...]:
         """What this node is to hear now; noted as said."""
         if not self.rings:
-            return []
+            return ()
         for visit, ring in list(self.rings.get(node, {}).items()):
             if now > ring.until:
                 self.answered(visit)
         due = [ring for ring in self.rings.get(node, {}).values() if now - ring.said_at >= SAY_AGAIN_S]
         for ring in due:
             ring.said_at = now
-        return [ring.told for ring in due]
+        return tuple(ring.told for ring in due)

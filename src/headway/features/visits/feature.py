@@ -22,7 +22,7 @@ class VisitsFeature(Feature):
 
     def tell(self, node: NodeId, book: WorkingCopy, now: float) -> Mapping[str, Any]:
         visits = PendingVisits.of(book).tell(node, now)
-        return {"visits": visits} if visits else {}
+        return {"visits": [each.show() for each in visits]} if visits else {}
 
     def web(self) -> Any:
         from headway.features.visits.routes import ROUTES

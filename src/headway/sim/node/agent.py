@@ -211,7 +211,7 @@ class SimAgent:
         call = self._calls[seq] = self.simulation.network.call(
             machine.name,
             lambda answer, fail: self.simulation.server.at(url).sync(body, answer, fail),
-            lambda reply: machine.after(0.0, self._answered, seq, reply),
+            lambda reply: machine.after(0.0, self._answered, seq, reply.show()),
             failed,
             body["wait_s"] + min(patience_s, self.state.granted_s / 4 or patience_s),
         )
