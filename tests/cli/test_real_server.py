@@ -52,6 +52,11 @@ def test_a_job_from_submit_to_forgotten(home: Home) -> None:
     shown = json.loads(home.run("describe", job, "--json").stdout)
     assert (shown["state"], shown["exit_code"], shown["name"]) == ("succeeded", 0, "train")
     assert home.run("why", job).stdout == f"{job} succeeded\n"
+    story = {each["kind"]: each["request"] for each in json.loads(home.run("events", job, "--json").stdout)["events"]}
+    assert story["AttemptStarted"].startswith("local-1:")
+    said = (home.home / "state/nodes/local-1/agent.log").read_text()
+    assert story["AttemptStarted"] in said, "the agent's log does not know its own call"
+    assert f'"duties": ["{job}/1/0"]' in said
     assert home.run("wait", job).returncode == 0
     again = home.run("retry", job, "-q").stdout.strip()
     assert again != job

@@ -37,6 +37,11 @@ COMMANDS: Table = with_features(
             "describe",
             "Show all about a job: its description, attempts and outcome.",
         ),
+        "events": (
+            "headway.cli.commands.events",
+            "events",
+            "Show what happened to a job, or lately, and the call that each event came of.",
+        ),
         "why": ("headway.cli.commands.jobs", "why", "Say in one sentence why a job waits, or why it ended."),
         "stop": ("headway.cli.commands.stop_retry_rm_wait", "stop", "Ask jobs to end, with grace."),
         "retry": (

@@ -224,6 +224,17 @@ class Client:
             done=answer.headers.get("headway-done", "").lower() == "true",
         )
 
+    def past_events(self, job: str = "", most: int = 500) -> list[dict[str, Any]]:
+        """The newest events, oldest first: of one job, by its id, or of all."""
+        found: list[dict[str, Any]] = []
+        after = 0 if job else max(0, self._json("GET", "/events/page", query={"limit": 1})["last"] - most)
+        while True:
+            page = self._json("GET", "/events/page", query={"after": after, "limit": 500, "job": job})["events"]
+            found += page
+            if len(page) < 500:
+                return found[-most:]
+            after = page[-1]["seq"]
+
     def events(self, after: int = 0, job: str = "") -> Iterator[dict[str, Any]]:
         """Every event after a sequence number, for ever; survives a server that goes and comes back."""
         while True:

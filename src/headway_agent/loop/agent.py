@@ -59,6 +59,7 @@ from headway_agent.limits import enforce
 from headway_agent.loop import upgrade
 from headway_agent.loop.keeper_link import KeeperGone, KeeperLink
 from headway_agent.loop.pace import OLDER_LEADER, PAUSE_S_MAX, WENT_BACK, Line, Pace, Pause, brings, outnumber
+from headway_agent.loop.story import Story
 from headway_agent.node import granted, settled_tasks
 from headway_agent.node.directory import LEFT, ORDERED, FactLog, NodeDir, Taken, boottime_s, remove_tree
 from headway_agent.node.task_dirs import TaskDirs
@@ -93,6 +94,7 @@ class Agent:
         self.node_dir = node_dir
         self.flags = flags
         self.log = FactLog(node_dir.file("agent.log"))
+        self.story = Story(self.log)
         self.address = flags.get("address") or "127.0.0.1"
         self.facts = granted.facts(flags.get("cpus"), flags.get("memory_bytes"), flags.get("gpus"), self.address)
         self.state = NodeState(
@@ -423,9 +425,8 @@ class Agent:
         )
         line = next(line for line in self.lines if not line.seq)
         line.seq, line.sent_s, line.held_s = seq, now, body["wait_s"]
-        line.courier.ask(
-            lambda: line.connection.post("/agent/sync", body, limit_s), lambda result: self._replied(line, result)
-        )
+        heard = self.story.told(body, lambda result: self._replied(line, result))
+        line.courier.ask(lambda: line.connection.post("/agent/sync", body, limit_s), heard)
 
     def _replied(self, line: Line, result: Any) -> None:
         seq, line.seq = line.seq, 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 import time
 
 from headway_agent.node import processes
@@ -140,7 +141,12 @@ class FactLog:
         self.path = path
         self.fd = -1
         self.size = 0
+        self._about = (0, "")
         self._open()
+
+    def about(self, request: str) -> None:
+        """What this thread says from now on comes of this call to the server; of none, where it is empty."""
+        self._about = (threading.get_ident(), request)
 
     def _open(self) -> None:
         try:
@@ -152,6 +158,9 @@ class FactLog:
     def say(self, fact: str, **fields: Any) -> None:
         moment = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment % 1 * 1000):03d}Z"
+        thread, request = self._about
+        if request and thread == threading.get_ident():
+            fields["request"] = request
         line = json.dumps(dict(at=stamp, fact=fact, **fields), default=str).encode() + b"\n"
         try:
             if self.size + len(line) > LOG_BYTES_MAX and self.fd >= 0:

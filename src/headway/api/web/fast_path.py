@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.api.web import problems
+from headway.api.web import problems, request_ids
 from headway.api.web.gate import Handler, checked
 from headway.api.web.services import Services
 from headway.core.errors import HeadwayError
@@ -39,16 +39,20 @@ class FastPath(FastAPI):
         self._lane = lane
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (scope["method"], scope["path"]) in HOT:
+        if scope["type"] == "http":
+            await request_ids.named(self._answer, scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (scope["method"], scope["path"]) in HOT:
             scope["app"] = self
             await self._lane(scope, receive, send)
-        elif scope["type"] == "http":
+        else:
             try:
                 await super().__call__(scope, receive, send)
             except Exception as error:  # Answered by now, or broken off; the HTTP server would print all of it again.
                 problems.broke_off(scope, error)
-        else:
-            await super().__call__(scope, receive, send)
 
 
 class HotRoutes:

@@ -88,6 +88,7 @@ def event_schema(kinds: Iterable[str]) -> Schema:
         job=TEXT,
         attempt=WHOLE,
         data={"type": "object"},
+        request=TEXT,
     )
 
 

@@ -7,6 +7,7 @@ a call that may be repeated is repeated until `patience_s` is over. Imports cost
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -107,6 +108,7 @@ class ServerLink:
         self._turn = 0  # Which of several servers is asked.
         self.several = 1  # How many there are.
         self._met = False  # One of the servers has answered this very link.
+        self._id, self._calls = os.urandom(4).hex(), 0  # What every call is named by, again and again where need be.
 
     def _find(self) -> Address:
         """Where to ask: one of the servers, for as long as it answers."""
@@ -139,10 +141,10 @@ class ServerLink:
         """
         target = path + _query(query)
         payload = data if body is None else json.dumps(body).encode()
-        waiting = _Waiting(self)
+        waiting, name = _Waiting(self), self._name()
         while True:
             try:
-                answer = self._try(method, target, payload, once, ANSWER_S_MAX + wait_s)
+                answer = self._try(method, target, payload, once, ANSWER_S_MAX + wait_s, name)
                 if answer.status < 400:
                     self._meet()
                     return answer
@@ -158,6 +160,11 @@ class ServerLink:
                 if once and lost.sent:
                     raise Unavailable(f"{lost.error.message}; whether it was carried out is not known") from None
                 waiting.after(lost.error, lost.worth_s)
+
+    def _name(self) -> dict[str, str]:
+        """The id of one more call: the server repeats it in events and in its log."""
+        self._calls += 1
+        return {"X-Request-Id": f"{self._id}.{self._calls}"}
 
     def _meet(self) -> None:
         if not self._met and self.met is not None and self._address is not None:
@@ -176,7 +183,7 @@ class ServerLink:
             self._turn += 1
             raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
         try:
-            asked = {**_headers(address, None), **headers}
+            asked = {**_headers(address, None), **self._name(), **headers}
             status, found = wire.begin("GET", base + path + _query(query), asked, None, ANSWER_S_MAX)
             if status >= 400:
                 raise error_from(Answer(status, found, b"".join(wire.body(status, found))), address.url)
@@ -199,7 +206,7 @@ class ServerLink:
             self._turn += 1
             raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
         try:
-            asked = _headers(address, None) | ({"Range": f"bytes={start}-"} if start else {})
+            asked = _headers(address, None) | self._name() | ({"Range": f"bytes={start}-"} if start else {})
             status, found = wire.begin("GET", base + path + _query(query), asked, None, ANSWER_S_MAX)
             if status >= 400:
                 raise error_from(Answer(status, found, b"".join(wire.body(status, found))), address.url)
@@ -228,7 +235,7 @@ class ServerLink:
                 if self._turn - first >= self.several:
                     raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
             else:
-                return wire, base, _headers(address, None)
+                return wire, base, _headers(address, None) | self._name()
 
     def close(self) -> None:
         if self._wire is not None:
@@ -236,7 +243,13 @@ class ServerLink:
             self._wire = None
 
     def _try(
-        self, method: str, target: str, payload: bytes | FileBody | None, once: bool, answer_s_max: float
+        self,
+        method: str,
+        target: str,
+        payload: bytes | FileBody | None,
+        once: bool,
+        answer_s_max: float,
+        name: Mapping[str, str],
     ) -> Answer:
         # The server may have closed an idle connection; what must not happen twice goes out on a fresh one.
         if once:
@@ -248,7 +261,7 @@ class ServerLink:
                 self._wire, self._base = _connect(self._address, CONNECT_S_MAX)
             assert self._address is not None
             sent = True
-            headers = _headers(self._address, payload)
+            headers = {**_headers(self._address, payload), **name}
             answer = Answer(*self._wire.ask(method, self._base + target, headers, payload, answer_s_max))
         except OSError as error:
             self.close()

@@ -60,6 +60,7 @@ class PendingCommand:
     touched: set[str] = field(default_factory=set)
     tries: int = 0
     alone: bool = False  # Others that it shared a commit with could not be saved.
+    request: str = ""  # The id of the call that it came with.
 
 
 @dataclass
@@ -114,6 +115,7 @@ class Cycle:
         self.follow: dict[str, float] = {}  # Job -> until when (monotonic) somebody follows its log.
         self.troubles: dict[str, str] = {}
         self.away_since: float | None = None  # Since when the store takes nothing.
+        self.name = ""  # The id of the turn: events that come of nobody's call repeat it.
         self.servers: Callable[[], tuple[str, ...]] = tuple  # Where agents find a server, should this one go.
         # Every lease begins anew: nobody was listening before this moment.
         for node in self.book.nodes:
@@ -127,7 +129,7 @@ class Cycle:
         Without `place` the plan is left for a later turn: in a stream of submits, several share one.
         """
         self._read_again_if_doubtful(now)
-        tx = Transaction(self.book, self.store, now)
+        tx = Transaction(self.book, self.store, now, request=self.name)
         if self.away_since is not None and not self.doubtful:
             data = {"since": self.away_since, "away_s": round(now - self.away_since, 1)}
             tx.say(Event("DatabaseBack", now, data={**data, "why": self.troubles.get("store", "")[:500]}))
@@ -138,6 +140,7 @@ class Cycle:
                 if self._try(untried[-1], tx):
                     good.append(untried[-1])
                 untried.pop()
+            tx.request = self.name
             plans = place and not self.doubtful and (self.plan_due or tx.makes_room)
             again_due = self._plan(tx, now) if plans else bool(tx.changed or tx.nodes or tx.setup)
         except Unavailable as error:
@@ -194,7 +197,7 @@ class Cycle:
         return [ask for ask in asks if isinstance(ask.command, Sync | Why | WhyMany)]
 
     def _try(self, ask: PendingCommand, tx: Transaction) -> bool:
-        tx.touched = ask.touched
+        tx.touched, tx.request = ask.touched, ask.request or self.name
         try:
             ask.result = ask.command.apply(tx)
         except Unavailable:
@@ -214,7 +217,13 @@ class Cycle:
     def _unfinished(self, ask: PendingCommand, error: Exception) -> None:
         what = type(ask.command).__name__
         said, last = repr(getattr(error, "orig", error))[:300], traceback.extract_tb(error.__traceback__)[-1]
-        log.error("command not done", command=what, error=said, at=f"{last.name}:{last.lineno}")
+        log.error(
+            "command not done",
+            request=ask.request or self.name,
+            command=what,
+            error=said,
+            at=f"{last.name}:{last.lineno}",
+        )
         ask.failed(Unfinished(f"{what} met something unexpected ({type(error).__name__}); nothing of it was saved"))
 
     def _once_more(self, ask: PendingCommand) -> bool:

@@ -19,6 +19,7 @@ from headway.control.jobs.commands import Why, WhyMany
 from headway.control.leader.clock import SteadyClock
 from headway.control.leader.cycle import Cycle, PendingCommand
 from headway.control.nodes.sync import Sync
+from headway.control.state import requests
 from headway.control.state.transaction import Command
 from headway.core.errors import HeadwayError, Unavailable, Unfinished, for_log
 from headway.core.units import show_duration
@@ -54,6 +55,7 @@ class ControlThread:
         self._wake = threading.Event()
         self._commands_at: deque[float] = deque([-1.0, -1.0], maxlen=2)  # When the last two commands came.
         self._calls_taken_at = 0.0
+        self._turns = 0
         self._stopping = False
         self._over = False  # Nothing that comes now is ever taken up.
         self._on_lost_lead = on_lost_lead
@@ -78,7 +80,8 @@ class ControlThread:
         self._check_open()
         if not isinstance(command, QUESTIONS):
             self._commands_at.append(time.monotonic())
-        self._commands.append(PendingCommand(command, future.set_result, future.set_exception))
+        request = requests.current.get()
+        self._commands.append(PendingCommand(command, future.set_result, future.set_exception, request=request))
         self._wake.set()
         if self._over:
             self._let_down()
@@ -90,7 +93,8 @@ class ControlThread:
 
         def begin() -> PendingCommand | None:
             sync = self.cycle.heard(request, time.monotonic())
-            return PendingCommand(sync, lambda _: self._answer(sync, future), future.set_exception)
+            id = requests.of_sync(request.node, request.agent_epoch, request.seq)
+            return PendingCommand(sync, lambda _: self._answer(sync, future), future.set_exception, request=id)
 
         self._put(begin, future.set_exception)
         return future
@@ -159,6 +163,8 @@ class ControlThread:
     def _turn(self) -> None:
         settings = self.cycle.settings
         self._rest()
+        self._turns += 1
+        self.cycle.name = requests.of_turn(self.cycle.epoch, self._turns)
         mono = time.monotonic()
         asks = [self._commands.popleft() for _ in range(min(len(self._commands), settings.batch_most))]
         gathered = mono >= self._calls_due_at(mono)

@@ -19,6 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
+from headway.control.state import requests
+
 PLACES_MOST = 12  # Of a trace, the innermost; between two errors of a chain stands what the first one was.
 TEXT_MAX = 2000
 HIDDEN = "***"
@@ -99,6 +101,13 @@ class Unfailing:
             pass  # It may be written with a later line, once there is room.
 
 
+def _with_request(_logger: Any, _method: str, said: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Every line that is said while a call is answered repeats the call's id."""
+    if request := requests.current.get():
+        said.setdefault("request", request)
+    return said
+
+
 def _without_trace(_logger: Any, _method: str, said: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """An error that is told along becomes a field; where nobody has given it an id, it gets one."""
     given = said.pop("exc_info", None)
@@ -131,6 +140,7 @@ def write_log() -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _with_request,
             structlog.processors.add_log_level,
             structlog.dev.set_exc_info,
             _without_trace,

@@ -14,7 +14,7 @@ from headway.control.state.working_copy import WorkingCopy
 from headway.core.access.accounts import Accounts, AuditEntry
 from headway.core.errors import NotFound
 from headway.core.job import lifecycle
-from headway.core.job.events import Event, record
+from headway.core.job.events import Event, because, record
 from headway.core.job.signals import CancelAsked, ClaimOverdue, MovedUp, Progressed, Signal
 from headway.core.model import Job, JobId, Node, Pool, State
 from headway.core.records import replace
@@ -38,7 +38,7 @@ class _Changed:
 
 def replace_job(event: Event, job: JobId) -> Event:
     """The same fact about another job: elements of an array share their description, and so what is told of it."""
-    return Event(event.kind, event.at, job, event.attempt, event.data)
+    return Event(event.kind, event.at, job, event.attempt, event.data, request=event.request)
 
 
 @dataclass
@@ -63,6 +63,7 @@ class Transaction:
     audit: list[AuditEntry] = field(default_factory=list)
     audit_jobs: list[set[JobId]] = field(default_factory=list)  # What the command of each entry touched.
     touched: set[JobId] = field(default_factory=set)  # By the command that is at work.
+    request: str = ""  # The id of that command's call, which every event repeats.
     pools_before: Mapping[str, Pool] | None = None  # Where this batch changes some.
     rows: dict[tuple[str, Key], RowChange] = field(default_factory=dict)  # Of features' tables.
     tables_before: dict[str, Mapping[Key, Any]] = field(default_factory=dict)  # Held ones that this batch changes.
@@ -112,7 +113,7 @@ class Transaction:
             held.earlier.append(held.newest)
             held.events = []
             after = replace(after, version=held.after.version + 1)
-        held.events.extend(record(held.after, after, self.now))
+        held.events.extend(self._because(record(held.after, after, self.now)))
         held.after = after
         self.touched.add(job.id)
         self.book.saw(job, after)
@@ -136,7 +137,7 @@ class Transaction:
         if before is not None and before.job.spec is job.spec and before.job.user == job.user and before.events:
             facts: tuple[Event, ...] = (replace_job(before.events[0], job.id),)
         else:
-            facts = record(None, job, self.now)
+            facts = self._because(record(None, job, self.now))
         self.new.append(JobChange(job, 0, facts))
         if self.book.features.who_saw:
             self._tell_features(None, job)
@@ -191,7 +192,7 @@ class Transaction:
             self.loose_keys.add(piece.key)
 
     def forget_job(self, forget: Forget) -> None:
-        self.forget.append(forget)
+        self.forget.append(replace(forget, event=because(forget.event, self.request)))
         self.loose_keys.update(piece.key for piece in self.store.logs(forget.job))
 
     @property
@@ -216,7 +217,10 @@ class Transaction:
         return self.accounts
 
     def say(self, event: Event) -> None:
-        self.events.append(event)
+        self.events.append(because(event, self.request) if self.request else event)
+
+    def _because(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+        return tuple(because(event, self.request) for event in events) if self.request else events
 
     @property
     def makes_room(self) -> bool:

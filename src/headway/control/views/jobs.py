@@ -170,6 +170,7 @@ def show_event(event: Event) -> dict[str, Any]:
         "job": event.job,
         "attempt": event.attempt,
         "data": dict(event.data),
+        **({"request": event.request} if event.request else {}),
     }
 
 

@@ -24,6 +24,7 @@ class Event:
     attempt: int = 0
     data: Mapping[str, Any] = field(default_factory=dict)
     seq: int = 0
+    request: str = ""  # The call, or the leader's turn, that brought it about (control/state/requests.py).
 
 
 KINDS: dict[str, str] = {  # Features write kinds of their own.
@@ -57,6 +58,11 @@ KINDS: dict[str, str] = {  # Features write kinds of their own.
     "LimitReached": "a task went beyond a limit: it is told to stop, and killed after its grace",
     "StorageFailed": "something could not be written; it is kept on the node and tried again",
 }
+
+
+def because(event: Event, request: str) -> Event:
+    """The same fact, with the id of the call that brought it about."""
+    return Event(event.kind, event.at, event.job, event.attempt, event.data, event.seq, request)
 
 
 def record(before: Job | None, after: Job, now: float) -> tuple[Event, ...]:

@@ -217,6 +217,17 @@ class StoreConformance(FileConformance, SetupConformance, AccountConformance, Ta
         assert events[-1] == replace(batch.events[0], seq=6)
         assert store.last_seq() == done.last_seq == 6
 
+    def test_events_keep_the_id_of_the_call_that_they_came_of(self, store: Store) -> None:
+        shared = {"name": "x"}
+        said = [
+            Event("NodeJoined", 1.0, data=shared, request="ab.1"),
+            Event("NodeJoined", 1.0, data=shared, request="ab.2"),
+            Event("NodeSilent", 2.0, request="turn:1.9"),
+            Event("NodeLost", 3.0, data=shared),
+        ]
+        store.commit(Batch(events=said))
+        assert store.events(0, 9) == [replace(event, seq=number) for number, event in enumerate(said, start=1)]
+
     def test_events_are_read_on_from_a_number(self, store: Store) -> None:
         save(store, a_job("j1"), a_job("j2"), placed(a_job("j1")))
         assert [event.seq for event in store.events(1, 1)] == [2]

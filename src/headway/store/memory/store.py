@@ -175,7 +175,7 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts, MemoryTables):
 
     def _record(self, event: Event) -> None:
         seq = len(self._events) + 1
-        self._events.append(Event(event.kind, event.at, event.job, event.attempt, event.data, seq))
+        self._events.append(Event(event.kind, event.at, event.job, event.attempt, event.data, seq, event.request))
         if event.job:
             self._events_of.setdefault(event.job, []).append(seq)
 

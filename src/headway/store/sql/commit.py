@@ -70,7 +70,7 @@ class Commit:
         self._ended: dict[JobId, bool] = {}
         self._stale: set[JobId] = set()
         self._events: list[Row] = []
-        self._data: tuple[object, str] = (None, "")
+        self._data: tuple[object, str, str] = (None, "", "")
         self._event_seq = 0
         self._job_seq = 0
         self._forgotten: list[JobId] = []
@@ -217,10 +217,11 @@ class Commit:
     def _record(self, event: Event, job_seq: int) -> None:
         self._event_seq += 1
         # The elements of an array share what their events say.
-        shared = self._data[1] if self._data[0] is event.data else None
-        row = rows.event_row(event, self._event_seq, job_seq, shared)
-        self._data = (event.data, row[-1])
-        self._events.append(row)
+        said, by, row = self._data
+        shared = row if said is event.data and by == event.request else None
+        made = rows.event_row(event, self._event_seq, job_seq, shared)
+        self._data = (event.data, event.request, made[-1])
+        self._events.append(made)
 
     def _forget(self, batch: Batch) -> list[Row]:
         """Record what is forgotten, and return the numbers of those jobs."""

@@ -248,16 +248,21 @@ def _outcome(text: str) -> Outcome:
 
 
 # --- the rest ---
+REQUEST = "request"  # Among an event's data: the id of the call that it came of.
+
+
 def event_row(event: Event, seq: int, job_seq: int, data: str | None = None) -> Row:
     """The row of an event; `data` is what its data look like, where somebody knows already."""
     if data is None:
-        data = to_json(event.data) if event.data else "{}"
+        said = {**event.data, REQUEST: event.request} if event.request else event.data
+        data = to_json(said) if said else "{}"
     return (seq, job_seq, event.job, event.attempt, event.kind, event.at, data)
 
 
 def read_event(row: Row) -> Event:
     seq, _, job, attempt, kind, at, data = row
-    return Event(kind, at, job, attempt, json.loads(data) if data != "{}" else {}, seq)
+    said = json.loads(data) if data != "{}" else {}
+    return Event(kind, at, job, attempt, said, seq, said.pop(REQUEST, ""))
 
 
 def node_row(node: Node) -> Row:
