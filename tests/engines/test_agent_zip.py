@@ -36,11 +36,15 @@ def test_libraries_that_ask_installed_packages_find_our_part_beside_the_sdk(tmp_
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+    (tmp_path / "headway").mkdir()  # A job's own, which goes first.
+    (tmp_path / "headway/__init__.py").touch()
     asked = "import importlib.metadata as m; g = 'lightning.pytorch.callbacks_factory'\n"
     asked += "print([each.load()() for each in m.entry_points(group=g)], m.version('headway-shim'))"
-    env = {"PYTHONPATH": str(tmp_path / agent_zip.SHIM), "PATH": ""}
-    done = subprocess.run([sys.executable, "-S", "-c", asked], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == "[[]] 0\n", "outside a job it has none to give"
+    env = {"PYTHONPATH": f"{tmp_path}:{tmp_path / agent_zip.SHIM}", "PATH": ""}
+    for more in ({}, {"HEADWAY_SDK_DIR": str(tmp_path)}):  # Outside a job, and in one: it must end no training.
+        asks = [sys.executable, "-S", "-c", asked]
+        done = subprocess.run(asks, env={**env, **more}, capture_output=True, text=True, check=True)
+        assert done.stdout == "[[]] 0\n"
 
 
 def test_a_bare_python_runs_it(tmp_path: Path) -> None:

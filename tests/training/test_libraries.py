@@ -243,3 +243,20 @@ def test_the_trainer_saves_and_stops_on_notice(job: Path, module: Callable) -> N
     assert steps(job) == [7]
     assert json.loads((job / "sdk/metrics.jsonl").read_text())["loss"] == 0.5
     assert ours.resume_path() == str(job / "checkpoints/checkpoint-7")
+
+
+def test_lightning_that_asks_for_callbacks_gets_one_that_notes_each_step(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headway.training import lightning_steps
+
+    stand_in = types.ModuleType("lightning.pytorch")
+    monkeypatch.setattr(stand_in, "Callback", object, raising=False)
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", stand_in)
+    monkeypatch.setattr(progress, "_note", None)
+    (callback,) = lightning_steps.for_lightning()
+    callback.on_train_batch_end(SimpleNamespace(global_step=12), None)
+    assert int((job / "sdk/reached").read_text().split()[0]) == 12
+    monkeypatch.setattr(progress, "_note", None)
+    monkeypatch.delenv("HEADWAY_SDK_DIR")
+    assert lightning_steps.for_lightning() == [], "outside a job"

@@ -69,6 +69,7 @@ def _row(habit: Habit, lines: list[Mapping[str, Any]]) -> list[str]:
 
 def _account(account: list[tuple[int, int, bool, bool]]) -> str:
     """How many are right, of those that are told as they are, and of those that are told as a least."""
+    account = [each for each in account if len(each) == 4]  # Measured before, it was held to no more than a guess.
     exact, least = ([right for *_, at_least, right in account if at_least is which] for which in (False, True))
     shares = [f"{sum(exact)} of {len(exact)}"] if exact else []
     shares += [f"{sum(least)} of {len(least)} at least"] if least else []

@@ -19,10 +19,10 @@ MAIN = f"import sys\n\nfrom {PACKAGE}.__main__ import main\n\nsys.exit(main(sys.
 # By these, libraries that ask installed packages for their part find ours in the copy of the SDK.
 ENTRY_POINTS = """\
 [lightning.pytorch.callbacks_factory]
-headway = headway.training.lightning_steps:for_lightning
+headway = headway_lightning_steps:for_lightning
 
 [pytorch_lightning.callbacks_factory]
-headway = headway.training.lightning_steps:for_pytorch_lightning
+headway = headway_lightning_steps:for_pytorch_lightning
 """
 METADATA = "Metadata-Version: 2.1\nName: headway-shim\nVersion: 0\n"
 # The earliest time that a zip file can hold: no clock may enter the bytes.
@@ -47,6 +47,7 @@ def shim() -> dict[str, bytes]:
     ours = files("headway")
     found = {"headway/__init__.py": (ours / "__init__.py").read_bytes()}
     found |= _sources(ours / "training", "headway/training/")
+    found["headway_lightning_steps.py"] = (ours / "training/lightning_steps.py").read_bytes()
     for name, text in (("METADATA", METADATA), ("entry_points.txt", ENTRY_POINTS)):
         found[f"{SHIM}-0.dist-info/{name}"] = text.encode()
     index = "".join(f"{name}\n" for name in sorted(found))
