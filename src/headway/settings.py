@@ -106,6 +106,9 @@ class Settings:
     oidc_client_id: str = knob("", "name under which the identity provider knows this server")
     oidc_client_secret_file: str = knob("", "file with the secret that the identity provider gave, if it gave one")
     oidc_domains: str = knob("", "e-mail domains, with commas, whose people become users when they first sign in")
+    dump_turns: str = knob(
+        "", "directory for the leader's last 500 turns, to be replayed in search of an error; slow; empty means none"
+    )
     server_wait_s: float = knob(
         60.0,
         "how long a command waits for a shared server that is away; unless it is set, 15 s for one never met before",

@@ -350,6 +350,7 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
     from headway.control.leader.cycle import Cycle
     from headway.control.leader.engine_calls import Performer
     from headway.control.leader.thread import ControlThread
+    from headway.control.leader.turn_dumps import TurnDumps
     from headway.control.state.feature import LeaderOffice
     from headway.control.state.forecast_cache import Aside
 
@@ -376,7 +377,11 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
         features,
     )  # fmt: skip
     cycle.servers = server.addresses
-    control = ControlThread(cycle, on_lost_lead, sure)
+    turn: Any = Cycle.turn
+    if settings.dump_turns:
+        dumps = TurnDumps(Path(settings.dump_turns).expanduser(), cycle, new_id)
+        turn, services.new_id = dumps.turn, dumps.new_id
+    control = ControlThread(cycle, on_lost_lead, sure, turn=turn)
     performer = Performer(control, engine_maker(server))
     services.examine, services.render, services.release = performer.examine, performer.render, performer.release
     office = LeaderOffice(store, storage, control, settings, services.new_parts(control))

@@ -45,6 +45,7 @@ class ControlThread:
         on_lost_lead: Callable[[], None],
         sure: Callable[[], bool] = lambda: True,
         now: SteadyClock | None = None,
+        turn: Callable[[Cycle, list[PendingCommand], float, float, bool], bool] = Cycle.turn,
     ) -> None:
         self.cycle = cycle
         self.now = now or SteadyClock()
@@ -55,6 +56,7 @@ class ControlThread:
         self._wake = threading.Event()
         self._commands_at: deque[float] = deque([-1.0, -1.0], maxlen=2)  # When the last two commands came.
         self._calls_taken_at = 0.0
+        self._take_turn = turn  # Or one that writes turns down: turn_dumps.py.
         self._turns = 0
         self._stopping = False
         self._over = False  # Nothing that comes now is ever taken up.
@@ -163,8 +165,6 @@ class ControlThread:
     def _turn(self) -> None:
         settings = self.cycle.settings
         self._rest()
-        self._turns += 1
-        self.cycle.name = requests.of_turn(self.cycle.epoch, self._turns)
         mono = time.monotonic()
         asks = [self._commands.popleft() for _ in range(min(len(self._commands), settings.batch_most))]
         gathered = mono >= self._calls_due_at(mono)
@@ -175,9 +175,14 @@ class ControlThread:
             self._look_at_the_clock()
             asks += [PendingCommand(command, _ignore, _complain) for command in self.cycle.tick(self.now(), mono)]
         if self.cycle.plan_due and any(isinstance(ask.command, QUESTIONS) for ask in asks):
-            self.cycle.turn([], self.now(), mono)  # Who asks why hears of a plan that knows every job.
+            self._take([], mono)  # Who asks why hears of a plan that knows every job.
         if asks or (gathered and self.cycle.plan_due):
-            self.cycle.turn(asks, self.now(), mono, gathered)
+            self._take(asks, mono, gathered)
+
+    def _take(self, asks: list[PendingCommand], mono: float, place: bool = True) -> None:
+        self._turns += 1
+        self.cycle.name = requests.of_turn(self.cycle.epoch, self._turns)
+        self._take_turn(self.cycle, asks, self.now(), mono, place)
 
     def _look_at_the_clock(self) -> None:
         """Say it when somebody has set the machine's clock: times that are shown are not the wall's for a while."""
