@@ -22,6 +22,7 @@ from headway.control.access.sealing import KeyRing
 from headway.control.leader.cycle import Cycle
 from headway.control.leader.election import Away
 from headway.control.leader.thread import ControlThread
+from headway.control.state.feature import Features
 from headway.core.model import Pool
 from headway.features.loading import load
 from headway.settings import Settings
@@ -46,7 +47,13 @@ class Answer:
 
 class Serving:
     def __init__(
-        self, folder: Path, store: Store | None = None, price: float = 0.0, storage: Storage | None = None, **words: Any
+        self,
+        folder: Path,
+        store: Store | None = None,
+        price: float = 0.0,
+        storage: Storage | None = None,
+        features: Features | None = None,
+        **words: Any,
     ) -> None:
         self.store = store or MemoryStore()
         self.storage = storage or FolderStorage(folder)
@@ -56,7 +63,7 @@ class Serving:
         pool = Pool("local", "local", nodes_min=1, lease_s=86400.0, price_per_hour=price)
         lead = self.store.take_lead("test", "", time.time(), 3600.0)
         assert lead is not None
-        features = load()
+        features = features or load()
         self.cycle = Cycle(
             self.store,
             self.settings,

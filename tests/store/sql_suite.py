@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from headway.store.sql.databases import Database
 from headway.store.sql.statements import Statements
 from headway.store.sql.store import SqlStore
 from headway.store.sql.tables import KeptTables
+from headway.store.tables import Layout, RowChange, Table
 
 WRITER = """
 import sys
@@ -33,6 +35,32 @@ for n in range(1_000_000):
     store.commit(Batch(jobs=[change(a_job(f"j{n}-{m}"), "A", "B") for m in range(5)]))
     print(n, flush=True)
 """
+
+
+CUPS_0001 = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "cups0001"
+down_revision = None
+branch_labels = ("cups",)
+
+
+def upgrade():
+    op.add_column("cups", sa.Column("size", sa.BigInteger(), nullable=False, server_default="0"))
+    op.execute("UPDATE cups SET size = 3")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cup:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SizedCup:
+    name: str
+    size: int = 0
 
 
 class SqlConformance(StoreConformance):
@@ -110,6 +138,33 @@ class SqlConformance(StoreConformance):
         assert [(job.id, job.spec.name, job.quick_ends) for job in store.unfinished()] == [("j0", "old", 0)]
         assert ids(save(store, a_job())) == ["j1"]
         store.close()
+
+    def test_a_feature_changes_its_table_by_a_script_in_its_own_folder(self, place: Path, tmp_path: Path) -> None:
+        folder = tmp_path / "migrations"
+        folder.mkdir()
+        (folder / "cups0001_size.py").write_text(CUPS_0001)
+        older = Layout((Table("cups", Cup, key=("name",)),))
+        newer = Layout((Table("cups", SizedCup, key=("name",)),), ("cups0001",), folder)
+        store = SqlStore.open(self.url(place), layouts=[older])
+        store.commit(Batch(rows=[RowChange(older.tables[0], ("blue",), Cup("blue"))]))
+        store.close()
+        with pytest.raises(OperatorError, match="cups0001"):
+            SqlStore.open(self.url(place), migrating=False, layouts=[newer])
+        for _ in range(2):
+            store = SqlStore.open(self.url(place), layouts=[newer])
+            assert store.rows(newer.tables[0]) == [SizedCup("blue", 3)]
+            assert ids(store.unfinished()) == []
+            store.close()
+        with pytest.raises(OperatorError, match="cups0001"):
+            SqlStore.open(self.url(place), layouts=[older])
+
+    def test_a_feature_that_is_new_begins_with_its_newest_table(self, store: Store, place: Path) -> None:
+        store.close()
+        layout = Layout((Table("cups", SizedCup, key=("name",)),), ("cups0001",), place / "no-script-is-needed")
+        again = SqlStore.open(self.url(place), migrating=False, layouts=[layout])
+        assert again.rows(layout.tables[0]) == []
+        again.close()
+        SqlStore.open(self.url(place), migrating=False, layouts=[layout]).close()
 
     def test_migrations_lead_to_the_tables_that_are_made_at_once(self, place: Path) -> None:
         from alembic.autogenerate import compare_metadata

@@ -52,19 +52,23 @@ def server() -> str:
     return url
 
 
+def new_database() -> str:
+    """The URL of an empty database: a schema of its own on the server."""
+    name = f"headway_{os.getpid()}_{next(_numbers)}"
+    with psycopg.connect(server(), autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+    query = {"options": f"-csearch_path={name}", "application_name": name}
+    return sa.make_url(server()).update_query_dict(query).render_as_string(hide_password=False)
+
+
 class TestPostgresStore(SqlConformance):
     @pytest.fixture(autouse=True)
     def _databases(self) -> None:
         self.made: dict[Path, str] = {}
 
     def url(self, place: Path) -> str:
-        """A schema of its own for each place."""
         if place not in self.made:
-            name = f"headway_{os.getpid()}_{next(_numbers)}"
-            with psycopg.connect(server(), autocommit=True) as admin:
-                admin.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
-            query = {"options": f"-csearch_path={name}", "application_name": name}
-            self.made[place] = sa.make_url(server()).update_query_dict(query).render_as_string(hide_password=False)
+            self.made[place] = new_database()
         return self.made[place]
 
     def test_a_server_that_closed_its_connections_is_unavailable_once(self, store: Store, place: Path) -> None:

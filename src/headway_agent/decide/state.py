@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping
 
+    from headway_agent.decide.node_features import NodeFeature
+
 HOLDING = "holding"  # The keeper is being told of it.
 PREPARING = "preparing"  # Its checkpoint, environment or inputs are being fetched; the keeper knows nothing of it.
 CLAIMED = "claimed"  # The keeper holds it; not a line of it runs before `go`.
@@ -116,6 +118,7 @@ class NodeState:
     flights: dict[int, Flight] = field(default_factory=dict)  # By seq: at most one held, and one with news.
     seq: int = 0
     progress: dict[str, UnconfirmedFiles] = field(default_factory=dict)  # Only of tasks that have something to keep.
+    features: list[NodeFeature] = field(default_factory=list)  # What features say and hear on this node.
     steps_at_s: float = 0.0  # When steps were last told.
     say_again_s: float = 0.0
     notice: tuple[str, float] | None = None  # This machine will go: why, and when.

@@ -5,7 +5,7 @@ Pure, like decide.py beside it. `next_call` says whether a sync is due, `sync_bo
 
 from __future__ import annotations
 
-from headway_agent.decide import unconfirmed_files
+from headway_agent.decide import node_features, unconfirmed_files
 from headway_agent.decide.facts_and_acts import LOST, UNKEPT, WAIT, unkept_words
 from headway_agent.decide.outcomes import were_cut_off
 from headway_agent.decide.state import (
@@ -101,6 +101,8 @@ def next_call(state: NodeState, now: float) -> str:
 def _news(state: NodeState, now: float) -> bool:
     if state.urgent or state.ranges or state.full_due or state.troubles_due or unconfirmed_files.has_news(state, now):
         return True
+    if state.features and node_features.any_due(state, now):
+        return True
     return bool(state.changed) and now >= state.lazy_due_s
 
 
@@ -138,6 +140,8 @@ def sync_body(state: NodeState, facts: Mapping[str, Any], now: float, wait_s: fl
         body["facts"] = dict(facts)
     if state.troubles_due or (full and state.troubles):
         body["troubles"] = [{"what": what, "detail": detail} for what, detail in sorted(state.troubles.items())]
+    if state.features and (said := node_features.said(state, now)):
+        body["features"] = said
     told = unconfirmed_files.add_to(body, state, now)
     state.flights[state.seq] = Flight(now, full, wait_s > 0, state.changed, state.ranges, state.troubles_due, told)
     state.changed, state.ranges, state.urgent, state.troubles_due = {}, [], 0, False

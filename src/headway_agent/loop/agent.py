@@ -13,7 +13,7 @@ import sys
 import time
 from functools import partial
 
-from headway_agent.decide import unconfirmed_files
+from headway_agent.decide import node_features, unconfirmed_files
 from headway_agent.decide.decide import (
     NOT_BEGUN,
     POLL_WAIT_S,
@@ -125,6 +125,8 @@ class Agent:
         )
         self.shim = sdk_shim.put(node_dir)
         self.visits = Visits(self.home, node_dir.path, self.log, lambda key: key in self.state.going)
+        self.state.features = [self.visits, *(make() for make in node_features.MAKERS)]
+        self._feature_words = [feature.word for feature in self.state.features]
         self.link = KeeperLink(node_dir, base_env(os.environ))
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.inbox.read_end, selectors.EVENT_READ)
@@ -464,7 +466,7 @@ class Agent:
         self.answered_at_s = now = boottime_s()
         if reply.get("leave") and not self.state.tasks:
             self.ended, self.exit_code = "told to leave", LEFT
-        brought, leader = brings(reply, self.state.follow), self.state.leader_epoch
+        brought, leader = brings(reply, self.state.follow, self._feature_words), self.state.leader_epoch
         self.happened(Answered(reply, seq))
         if reply["leader_epoch"] < self.state.leader_epoch:
             again_in_s = self.pace.not_answered(now, PAUSE_S_MAX)
@@ -477,8 +479,7 @@ class Agent:
         self.pace.answered(now, line.held_s, now - line.sent_s, brought)
         for said in reply.get("refused") or ():
             self.log.say("the server refused what was said", what=str(said)[:300])
-        for told in reply.get("visits") or ():
-            self.visits.open(told)
+        node_features.heard(self.state, reply)
 
     def _upgrade(self, version: str) -> None:
         now = boottime_s()

@@ -80,11 +80,11 @@ class Pace:
             self.at_s = now + self._in_vain.longer()
 
 
-def brings(reply: Mapping[str, Any], followed: Collection[str]) -> bool:
+def brings(reply: Mapping[str, Any], followed: Collection[str], features: Collection[str] = ()) -> bool:
     """Whether a reply says anything that its agent did not know. What is said in full or asked for again is no news."""
     if reply.get("full") or reply.get("resend"):
         return False
-    told = [reply.get(word) for word in ("duties", "gone", "visits", "storage", "saved")]
+    told = [reply.get(word) for word in ("duties", "gone", "storage", "saved", *features)]
     return any(told) or set(reply.get("follow") or ()) != set(followed)
 
 

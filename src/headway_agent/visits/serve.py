@@ -14,6 +14,7 @@ import socket
 import subprocess
 import threading
 
+from headway_agent.decide.node_features import NodeFeature
 from headway_agent.node import processes
 from headway_agent.node.rank_places import TAG, NoPlace, place_of
 from headway_agent.server_link.http import ServerHome, Unreachable
@@ -37,13 +38,19 @@ HUNG_UP = 128 + signal.SIGHUP
 SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 
 
-class Visits:
-    """All visits of this node. `open` is called in the agent's loop and returns at once."""
+class Visits(NodeFeature):
+    """All visits of this node. What it hears, it serves on threads: the agent's loop goes on at once."""
+
+    word = "visits"
 
     def __init__(self, home: ServerHome, node_path: str, log: FactLog, is_going: Callable[[str], bool]) -> None:
         self._home, self._node_path, self._log, self._is_going = home, node_path, log, is_going
         self._lock = threading.Lock()
         self._served: dict[str, ServedVisit] = {}
+
+    def hear(self, told: Any) -> None:
+        for visit in told:
+            self.open(visit)
 
     def open(self, told: Mapping[str, Any]) -> None:
         with self._lock:

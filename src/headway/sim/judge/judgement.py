@@ -28,13 +28,14 @@ def check_working_copy(simulation: Simulation) -> None:
     cycle = leader.cycle if leader is not None else None
     if cycle is None or cycle.doubtful:
         return
-    kept, fresh = cycle.book, read_book(simulation.store)
+    kept, fresh = cycle.book, read_book(simulation.store, features=simulation.features)
     _same("jobs", kept.jobs, fresh.jobs)
     _same("active jobs", set(kept.active), set(fresh.active))
     _same("nodes", kept.nodes, fresh.nodes)
     _same("tasks by node", _filled(kept.on_node), _filled(fresh.on_node))
     _same("waiting jobs", _waiting(kept), _waiting(fresh))
     _same("rooms", _rooms(kept), _rooms(fresh))
+    _same("features' rows", kept.tables, fresh.tables)
 
 
 def _same(what: str, kept: object, fresh: object) -> None:

@@ -19,6 +19,7 @@ from headway.sim.node.keeper import SOCKET_S, SimKeeper
 from headway.sim.node.uploader import SimUploader
 from headway.sim.server.storage import Piece, StorageBroken
 from headway_agent.decide import decide as agent
+from headway_agent.decide import node_features
 from headway_agent.server_link.addresses import ServerAddresses
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class SimAgent:
         # As the real one: a number that grows even where the disk with the last one is lost.
         self.epoch = machine.disk.agent_epoch = max(machine.disk.agent_epoch + 1, int(self.world.now))
         self.state = agent.NodeState(machine.name, self.simulation.pool.name, machine.boot_id, self.epoch)
+        self.state.features = [make() for make in node_features.MAKERS]
         self._servers = ServerAddresses([peer.address for peer in self.simulation.peers])
         self.keeper: SimKeeper | None = None
         self._calls: dict[int, SimCall] = {}
@@ -240,6 +242,7 @@ class SimAgent:
                 self.machine.retire()  # The real agent ends itself, and whoever started it ends the rest.
                 return
             self._take(agent.Answered(self._over_the_wire(reply), seq))
+            node_features.heard(self.state, reply)
 
     def notice(self, seconds_left: float) -> None:
         """The platform warns: this machine will go."""
