@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +303,13 @@ def open_store(settings: Settings, home: Home) -> Any:
     return SqlStore.open(store_url(settings, home), migrating=not is_shared(settings), layouts=load().layouts)
 
 
+def front_doors() -> dict[str, Any]:
+    """The other systems' APIs that this server speaks, by name."""
+    from headway import facades
+
+    return {name: import_module(f"headway.facades.{name}.routes").ROUTES for name in facades.NAMES}
+
+
 def assemble(
     resolved: Resolved, home: Home, url: str, accept_storage: bool = False, kinds: Sequence[EngineKind] = KINDS
 ) -> Server:
@@ -333,6 +340,7 @@ def assemble(
     services = Services(
         settings, store, storage, Away(lambda: standing.leader), Hub(), token, agent.data, agent.version,
         new_id, time.time(), time.time, time.monotonic, about, standing, ring, features=load(),
+        facades=front_doors(),
     )  # fmt: skip
     standing.proofs = lambda address, nonce: services.signer.proofs(address, nonce)
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -562,7 +570,7 @@ def serve(resolved: Resolved, home: Home, accept_storage: bool = False, kinds: S
             each.finish()
 
     server = assemble(resolved, home, url, accept_storage, kinds)
-    runner.append(http_server(server.app, end, server.services.end_waiting, settings))
+    runner.append(http_server(server.app, end, server.services.end_waiting, settings, server.services.has_sockets))
     role = OneOfSeveral(server) if is_shared(settings) else Alone(server, end)
     role.start()
     write_server_file(home, url_at_home(settings, url))

@@ -86,7 +86,9 @@ class Serving:
     def _listen(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self._server = http_server(create_app(self.services), lambda: None, lambda: None, self.settings)
+        self._server = http_server(
+            create_app(self.services), lambda: None, lambda: None, self.settings, self.services.has_sockets
+        )
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True)
 
     def __enter__(self) -> Serving:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.routing import WebSocketRoute
 
 from headway.api.routes import (
     accounts,
@@ -20,14 +21,16 @@ from headway.api.routes import (
     logs,
     queued_jobs,
     server,
+    session,
 )
 from headway.api.web import problems
 from headway.api.web.fast_path import FastPath, HotRoutes, NoSurprise, hot_routes
 from headway.api.web.follower_proxy import Front
-from headway.api.web.gate import Gate, guard
+from headway.api.web.gate import Gate, guard, socket_of
 from headway.api.web.services import Services
+from headway.api.web.static_files import route_of
 
-ROUTES = (jobs, queued_jobs, logs, files, events, cluster, server, agents, accounts, audit, login)
+ROUTES = (jobs, queued_jobs, logs, files, events, cluster, server, agents, accounts, audit, login, session)
 
 
 def create_app(services: Services) -> FastAPI:
@@ -50,6 +53,9 @@ def create_app(services: Services) -> FastAPI:
     routers = [guard(router, services) for router in made]
     for router in routers:
         app.include_router(router)
+    for web in services.webs.values():
+        app.routes.extend(route for static in web.static for route in route_of(static))
+        app.routes.extend(WebSocketRoute(each.path, socket_of(each, services)) for each in web.sockets)
     # The last to be added is the first to be met: who calls, then whether this server leads.
     app.add_middleware(Front, standing=services.standing, table=services.table)
     app.add_middleware(Gate, services=services)

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from headway.api.web.gate import Actor, actor_of
+from headway.api.web.gate import Actor, actor_of, given_token
 from headway.api.web.schemas import answers, event_schema
 from headway.api.web.services import Services
 from headway.control.views.jobs import show_event
@@ -84,8 +84,7 @@ class Witness:
         actor = actor_of(request)
         if actor.kind not in ("user", "service"):
             return True
-        given = request.headers.get("authorization", "").encode("latin-1")
-        return await self._services.badges.look(given) == actor
+        return await self._services.badges.look(f"Bearer {given_token(request)}".encode("latin-1")) == actor
 
 
 def routes(services: Services) -> APIRouter:

@@ -175,7 +175,13 @@ class Limited(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._loose_bytes = 0
         super().on_message_complete()
-        self._enter(ConnectionPhase.IDLE if self.cycle.response_complete else ConnectionPhase.WHOLE)
+        cycle: Any = self.cycle  # None where it becomes a websocket.
+        self._enter(ConnectionPhase.IDLE if cycle is None or cycle.response_complete else ConnectionPhase.WHOLE)
+
+    def handle_websocket_upgrade(self) -> None:
+        """Whoever shows no good token is turned away at once; all others are no guests any more."""
+        self.guests.leave(self)
+        super().handle_websocket_upgrade()
 
     def on_response_complete(self) -> None:
         if self.phase is ConnectionPhase.WHOLE:

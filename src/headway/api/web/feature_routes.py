@@ -7,12 +7,13 @@ these and names none.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
+from starlette.websockets import WebSocket
 
 from headway.core.access.actor import Actor, Right
 from headway.core.spec.job import JobSpec
@@ -33,6 +34,15 @@ class StaticFiles:
 
 
 @dataclass(frozen=True)
+class Socket:
+    """A websocket that whoever has the right may open. It is served where it is opened: by any server."""
+
+    path: str
+    right: Right
+    serve: Callable[[Any, WebSocket], Awaitable[None]]  # From services and the socket, which it accepts.
+
+
+@dataclass(frozen=True)
 class FeatureRoutes:
     """Routes in one place. A route without a right keeps the server from starting."""
 
@@ -44,6 +54,7 @@ class FeatureRoutes:
     part: Callable[[Any, Any, Any], Any] | None = None  # From store, storage and control: what its routes share.
     admit: Callable[[Services, Actor, JobSpec], None] | None = None  # Refuses what is not the submitter's to submit.
     static: Sequence[StaticFiles] = ()
+    sockets: Sequence[Socket] = ()
 
 
 def pattern(paths: frozenset[str]) -> str:
@@ -65,6 +76,7 @@ class RouteTable:
     unrecorded: frozenset[tuple[str, str]] = frozenset()
     here: re.Pattern[str] = re.compile(r"(?!)")
     here_without_leader: re.Pattern[str] = re.compile(r"(?!)")
+    static: re.Pattern[str] = re.compile(r"(?!)")
 
     @classmethod
     def of(cls, rights: Rights, unrecorded: frozenset[tuple[str, str]], here: str, without: str,
@@ -82,6 +94,7 @@ class RouteTable:
             unrecorded.union(*(each.unrecorded for each in features)),
             re.compile("|".join(heres)),
             re.compile("|".join(withouts)),
+            re.compile("|".join(static) or r"(?!)"),
         )
 
     @property

@@ -16,9 +16,12 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from headway.api.web import problems
+from headway.api.web.browser import COOKIE, token_in_cookie, why_forged
 from headway.api.web.connections import SIGNED_IN
+from headway.api.web.feature_routes import Socket
 from headway.api.web.sealed_calls import CHALLENGE, HELLO, SCHEME, STALE_TOKEN
 from headway.api.web.services import Services
 from headway.control.access.audit import Recording, recording
@@ -76,10 +79,19 @@ class Gate:
         self._signer: Signer | None = None
         self._calls = services.sealed_calls
         self._open = services.table.open_paths
+        self._static = services.table.static
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in self._open:
+        if scope["type"] == "lifespan" or scope["path"] in self._open or self._static.fullmatch(scope["path"]):
+            pass
+        elif scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
+            return
+        else:
             given, actor = _given(scope), None
+            if scope["state"].get(COOKIE) and (forged := why_forged(scope, scope["state"][COOKIE])):
+                await problems.problem(403, "not-allowed", forged)(scope, receive, send)
+                return
             if given.startswith(SCHEME) and (call := self._calls.open(scope, given)) is not None:
                 if call.problem:
                     await call.refuse(self._calls.challenge, scope, receive, send)
@@ -105,6 +117,17 @@ class Gate:
             scope.setdefault("state", {})["actor"] = actor
             if actor is not BEARER:
                 note_known(scope)
+        await self._app(scope, receive, send)
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A browser's socket, or a program's: whoever shows no good token is turned away before it is open."""
+        given = _given(scope)
+        forged = why_forged(scope, scope["state"][COOKIE]) if scope["state"].get(COOKIE) else ""
+        actor = None if forged else self._actor(scope) or await self._services.badges.look(given)
+        if actor is None or actor.kind in ("agent", "newcomer"):
+            await send({"type": "websocket.close", "code": 1008, "reason": forged or "no valid token"})
+            return
+        scope["state"]["actor"] = actor
         await self._app(scope, receive, send)
 
     def _actor(self, scope: Scope) -> Actor | None:
@@ -138,7 +161,18 @@ def note_known(scope: Scope) -> None:
 
 
 def _given(scope: Scope) -> bytes:
-    return next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    """What a caller shows: in a header, or, of a browser, in a cookie."""
+    shown = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    state = scope.setdefault("state", {})
+    if not shown and (token := token_in_cookie(scope)):
+        state[COOKIE] = token
+        shown = f"Bearer {token}".encode("latin-1", "replace")
+    return shown
+
+
+def given_token(request: Request) -> str:
+    """The token of this call, however it was shown."""
+    return _given(request.scope).removeprefix(b"Bearer ").decode("latin-1")
 
 
 def _refusal() -> Response:
@@ -200,6 +234,19 @@ def checked(route: APIRoute, handler: Handler, services: Services) -> Handler:
         return answer
 
     return check_first
+
+
+def socket_of(socket: Socket, services: Services) -> Callable[[WebSocket], Awaitable[None]]:
+    """A socket that is served only to whoever has its right."""
+
+    async def serve(opened: WebSocket) -> None:
+        actor: Actor = opened.scope["state"]["actor"]
+        if not actor.might(socket.right):
+            await opened.close(1008, _lacks(actor, socket.right)[:120])
+            return
+        await socket.serve(services, opened)
+
+    return serve
 
 
 def _lacks(actor: Actor, right: Right) -> str:

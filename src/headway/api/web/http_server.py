@@ -16,6 +16,7 @@ from headway.api.web.connections import ConnectionLimits, Limited, limited
 from headway.settings import Settings
 
 TICK_S = 1.0
+SOCKET_BYTES_MAX = 1 << 20  # Of one message.
 
 
 class HttpServer(uvicorn.Server):
@@ -84,10 +85,14 @@ def limits_of(settings: Settings) -> ConnectionLimits:
     return ConnectionLimits(settings.header_bytes_max, settings.request_s_max, most, settings.guests_per_address_most)
 
 
-def http_server(app: Any, end: Callable[[], None], end_waiting: Callable[[], None], settings: Settings) -> HttpServer:
+def http_server(
+    app: Any, end: Callable[[], None], end_waiting: Callable[[], None], settings: Settings, sockets: bool = False
+) -> HttpServer:
+    """The server of an application; `sockets`: with websockets, which cost memory."""
     how: dict[str, Any] = {"log_level": "warning", "log_config": None, "access_log": False, "server_header": False}
     if settings.tls_cert_file:
         how |= {"ssl_certfile": settings.tls_cert_file, "ssl_keyfile": settings.tls_key_file}
     http = limited(limits_of(settings))
-    config = uvicorn.Config(app, http=http, ws="none", lifespan="on", timeout_graceful_shutdown=1, **how)
+    how |= {"ws": "wsproto" if sockets else "none", "ws_max_size": SOCKET_BYTES_MAX}
+    config = uvicorn.Config(app, http=http, lifespan="on", timeout_graceful_shutdown=1, **how)
     return HttpServer(config, end, end_waiting, settings.request_s_max)

@@ -73,6 +73,9 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/api/v1/login"): OPEN,
     ("POST", "/api/v1/login/oidc"): OPEN,
     ("GET", "/api/v1/whoami"): KNOWN,
+    ("POST", "/api/v1/session"): KNOWN,
+    ("GET", "/api/v1/session"): KNOWN,
+    ("DELETE", "/api/v1/session"): KNOWN,
     ("GET", "/api/v1/users"): SERVE,
     ("POST", "/api/v1/users"): SERVE,
     ("PATCH", "/api/v1/users/{name}"): SERVE,
@@ -102,5 +105,5 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/agent/objects/{key:path}"): AGENT,
 }
 
-UNRECORDED = frozenset({("POST", "/api/v1/plan")})
+UNRECORDED = frozenset({("POST", "/api/v1/plan"), ("POST", "/api/v1/session"), ("DELETE", "/api/v1/session")})
 """Calls that change nothing that anybody could name: questions, and the pieces of what is named later."""

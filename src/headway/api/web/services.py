@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -149,6 +149,7 @@ class Services:
     checked_logs: dict[LogRange, None] = field(default_factory=dict)  # Pieces of output that were found to be whole.
     render: Callable[[str, int], dict[str, Any]] = lambda _name, _nodes: {}  # What an order of a pool would send.
     features: Features = NONE
+    facades: Mapping[str, FeatureRoutes] = field(default_factory=dict)  # Other systems' APIs.
     parts: dict[str, Any] = field(default_factory=dict)  # What each feature's routes share, by feature.
 
     @property
@@ -174,7 +175,11 @@ class Services:
     def webs(self) -> dict[str, FeatureRoutes]:
         """What features bring to the web server, by feature."""
         found = {each.name: each.web() for each in self.features.every}
-        return {name: web for name, web in found.items() if web is not None}
+        return {**{name: web for name, web in found.items() if web is not None}, **self.facades}
+
+    @property
+    def has_sockets(self) -> bool:
+        return any(web.sockets for web in self.webs.values())
 
     @cached_property
     def table(self) -> RouteTable:
