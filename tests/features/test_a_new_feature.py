@@ -1,4 +1,4 @@
-"""The feature that docs/how-to/add-a-feature.md makes: taken from the page, and run without an edit under src/."""
+"""The feature that docs/how-to/add-something.md makes: taken from the page, and run without an edit under src/."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.api.serving import TOKEN, Serving
 from tests.store import test_postgres
 from tests.waiting import wait_until
 
-PAGE = Path(__file__).parents[2] / "docs/how-to/add-a-feature.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/add-something.md"
 BLOCK = re.compile(r"`(guestbook/\w+\.py)`[^`]*?(?:`[^`]*`[^`]*?)*?```python\n(.*?)```", re.S)
 SEEDS = range(24)
 
