@@ -12,13 +12,13 @@ import socket
 from headway_agent.node.directory import NEXT_TOKEN, ORDERED, write_durably, write_whole
 from headway_agent.server_link.addresses import ServerAddresses
 from headway_agent.server_link.seals import NO_CONTENT, PIECES, Numbers, Pieces, Seal, SealedCall, Unproven, sha256
+from headway_wire.http_answer import AnswerReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping, Sequence
 
 HELLO = "/agent/hello"
-HEAD_BYTES_MAX = 1 << 16
 CONNECT_S_MAX = 10.0
 TOGETHER_BYTES_MAX = 64 << 10
 MISDIRECTED = 421  # This server does not lead; it may say who does.
@@ -151,7 +151,7 @@ class Connection:
     def __init__(self, home: ServerHome) -> None:
         self.home = home
         self.sock: Any = None
-        self.buffer = b""
+        self.answers = AnswerReader(self._receive)
         self.url = ""
         self.fields: dict[str, str] = {}  # The head of the last answer.
         self.challenge = ""  # What the server wants to see in each call.
@@ -213,9 +213,13 @@ class Connection:
             raise Unreachable(str(error) or type(error).__name__) from None
 
     def close(self) -> None:
-        sock, self.sock, self.buffer = self.sock, None, b""
+        sock, self.sock, self.answers = self.sock, None, AnswerReader(self._receive)
         if sock is not None:
             sock.close()
+
+    def _receive(self, most: int) -> bytes:
+        data: bytes = self.sock.recv(most)
+        return data
 
     def _connect(self) -> str:
         url = self.home.url()
@@ -305,24 +309,9 @@ class Connection:
 
     def _answer(self, call: SealedCall | None = None) -> tuple[int, bytes]:
         """The answer: with a call, only one that the server has sealed for it."""
-        while True:
-            head = self._until(b"\r\n\r\n", HEAD_BYTES_MAX)
-            first, *lines = head.decode("latin-1").split("\r\n")
-            status = int(first.split()[1])
-            if status >= 200:
-                break  # What is below is only a promise of an answer, such as 100.
-        fields = {}
-        for line in lines:
-            name, _, value = line.partition(":")
-            fields[name.strip().lower()] = value.strip()
-        self.fields = fields
-        if fields.get("transfer-encoding", "").lower() == "chunked":
-            body = self._chunks()
-        elif "content-length" in fields:
-            body = self._exactly(int(fields["content-length"]))
-        else:
-            body = b"" if status in (204, 304) else self._rest()
-        if fields.get("connection", "").lower() == "close":
+        status, self.fields = self.answers.head()
+        body, fields = b"".join(self.answers.body(status, self.fields)), self.fields
+        if not self.answers.reusable:
             self.close()
         if call is not None and fields.get("headway-sealed") == PIECES:
             pieces = Pieces(call, f"piece of answer {status}")
@@ -332,48 +321,3 @@ class Connection:
         elif call is not None:
             call.check(status, body, fields.get("headway-seal", ""))
         return status, body
-
-    def _more(self) -> None:
-        data = self.sock.recv(1 << 18)
-        if not data:
-            raise ConnectionError("the server closed the connection in the middle of an answer")
-        self.buffer += data
-
-    def _until(self, mark: bytes, most: int) -> bytes:
-        while mark not in self.buffer:
-            if len(self.buffer) > most:
-                raise ValueError("the answer's head is too large")
-            self._more()
-        head, _, self.buffer = self.buffer.partition(mark)
-        return head
-
-    def _exactly(self, count: int) -> bytes:
-        pieces, have = [self.buffer], len(self.buffer)
-        while have < count:
-            self.buffer = b""
-            self._more()
-            pieces.append(self.buffer)
-            have += len(self.buffer)
-        whole = b"".join(pieces)
-        self.buffer = whole[count:]
-        return whole[:count]
-
-    def _chunks(self) -> bytes:
-        pieces: list[bytes] = []
-        while True:
-            size = int(self._until(b"\r\n", HEAD_BYTES_MAX).split(b";")[0], 16)
-            if size == 0:
-                while self._until(b"\r\n", HEAD_BYTES_MAX):
-                    pass
-                return b"".join(pieces)
-            pieces.append(self._exactly(size))
-            self._until(b"\r\n", HEAD_BYTES_MAX)
-
-    def _rest(self) -> bytes:
-        pieces = [self.buffer]
-        while True:
-            data = self.sock.recv(1 << 18)
-            if not data:
-                self.close()
-                return b"".join(pieces)
-            pieces.append(data)

@@ -6,7 +6,7 @@ for each.
 
 from __future__ import annotations
 
-from headway_agent.server_link.http import HEAD_BYTES_MAX, Connection, ServerHome, Unreachable
+from headway_agent.server_link.http import Connection, ServerHome, Unreachable
 from headway_agent.server_link.seals import NO_CONTENT, PIECES, Pieces, SealedCall, packed
 
 OPEN_S_MAX = 30.0
@@ -53,13 +53,12 @@ class Receiving:
         self._connection = Connection(home)
         try:
             call = _begin(self._connection, "GET", path, "", NO_CONTENT)
-            head = self._connection._until(b"\r\n\r\n", HEAD_BYTES_MAX).decode("latin-1")
-            status = int(head.split()[1])
+            status, said = self._connection.answers.head()
         except (OSError, ValueError, IndexError) as error:
             self._connection.close()
             raise Unreachable(str(error)) from None
-        said = head.lower()
-        if status != 200 or "transfer-encoding: chunked" not in said or f"headway-sealed: {PIECES}" not in said:
+        chunked = said.get("transfer-encoding", "").lower() == "chunked"
+        if status != 200 or not chunked or said.get("headway-sealed") != PIECES:
             self._connection.close()
             raise Unreachable(f"the server answered {status}")
         self._connection.sock.settimeout(None)
@@ -68,15 +67,13 @@ class Receiving:
 
     def read(self) -> bytes:
         """The next bytes; none at the end, or when the connection broke."""
-        wire = self._connection
         try:
             while not self._ended:
-                size = int(wire._until(b"\r\n", HEAD_BYTES_MAX).split(b";")[0], 16)
-                if size == 0:
+                chunk = self._connection.answers.chunk()
+                if not chunk:
                     self._ended = True
                     break
-                data = b"".join(self._pieces.take(wire._exactly(size)))
-                wire._until(b"\r\n", HEAD_BYTES_MAX)
+                data = b"".join(self._pieces.take(chunk))
                 if data:
                     return data
             return b""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headway.client.connection.http_socket import BrokenConnection, Wire
+from headway.client.connection.http_socket import Wire
+from headway_wire.http_answer import BrokenConnection
 
 Ask = Callable[[bytes], tuple[int, dict[str, str], bytes]]
 

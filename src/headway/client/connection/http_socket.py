@@ -1,7 +1,7 @@
-"""HTTP/1.1 over one socket, as much as a Headway server speaks: requests with a body, answers by length or chunks.
+"""HTTP/1.1 over one socket, as much as a Headway server speaks: requests with a body, and answers.
 
 The standard library's client would be half of what a short command costs, most of it for parsing mail headers. Every
-failure is an OSError, and an answer that ends early is one: what is returned is whole.
+failure is an OSError; what is returned is whole (headway_wire/http_answer.py).
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping
 
-LINE_BYTES_MAX = 65_536
-PIECE_BYTES_MAX = 1 << 20
-HEADERS_MAX = 200
+from headway_wire.http_answer import AnswerReader, BrokenConnection
 
 
 class FileBody:
@@ -22,10 +20,6 @@ class FileBody:
     def __init__(self, path: str, size: int) -> None:
         self.path = path
         self.size = size
-
-
-class BrokenConnection(ConnectionError):
-    """The other side ended early, or said something that is not HTTP."""
 
 
 class Wire:
@@ -40,8 +34,7 @@ class Wire:
             if ca_file:
                 trusted.load_verify_locations(ca_file)
             self._socket = trusted.wrap_socket(self._socket, server_hostname=host)
-        self._file = self._socket.makefile("rb")
-        self.reusable = True
+        self._answers = AnswerReader(self._socket.recv)
 
     def ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | FileBody | None, answer_s_max: float
@@ -67,11 +60,7 @@ class Wire:
                     raise BrokenConnection(f"{body.path} became shorter while it was sent")
         else:
             self._socket.sendall(head + (body or b""))
-        while True:
-            status, found = self._head()
-            if status >= 200:
-                self.reusable = found.get("connection", "").lower() != "close"
-                return status, found
+        return self._answers.head()
 
     def begin_pieces(self, method: str, target: str, headers: Mapping[str, str]) -> None:
         """Begin a request whose body is sent piece by piece, for as long as it takes."""
@@ -97,65 +86,12 @@ class Wire:
 
     def body(self, status: int, headers: Mapping[str, str]) -> Iterator[bytes]:
         """Yield the body piece by piece, as it comes."""
-        if status in (204, 304):
-            return
-        if headers.get("transfer-encoding", "").lower() == "chunked":
-            while size := self._chunk_size():
-                yield self._exactly(size)
-                self._line()
-            while self._line():
-                pass  # Trailers.
-        elif "content-length" in headers:
-            left = _number(headers["content-length"], 10)
-            while left:
-                yield self._exactly(min(left, PIECE_BYTES_MAX))
-                left -= min(left, PIECE_BYTES_MAX)
-        else:
-            self.reusable = False
-            while piece := self._file.read1(LINE_BYTES_MAX):
-                yield piece
+        return self._answers.body(status, headers)
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another request may follow on this connection."""
+        return self._answers.reusable
 
     def close(self) -> None:
-        self._file.close()
         self._socket.close()
-
-    def _head(self) -> tuple[int, dict[str, str]]:
-        version, _, rest = self._line().partition(b" ")
-        if not version.startswith(b"HTTP/1."):
-            raise BrokenConnection("no HTTP answer" if version else "closed without an answer")
-        found: dict[str, str] = {}
-        for _ in range(HEADERS_MAX):
-            line = self._line()
-            if not line:
-                return _number(rest[:3].decode("latin-1"), 10), found
-            name, _, value = line.decode("latin-1").partition(":")
-            found[name.strip().lower()] = value.strip()
-        raise BrokenConnection("too many headers")
-
-    def _line(self) -> bytes:
-        line = self._file.readline(LINE_BYTES_MAX)
-        if line and not line.endswith(b"\n"):
-            raise BrokenConnection("the answer broke off")
-        return line.rstrip(b"\r\n")
-
-    def _chunk_size(self) -> int:
-        line = self._line()
-        if not line:
-            raise BrokenConnection("the answer broke off")
-        return _number(line.split(b";")[0].decode("latin-1"), 16)
-
-    def _exactly(self, size: int) -> bytes:
-        data = self._file.read(size)
-        if len(data) < size:
-            raise BrokenConnection("the answer broke off")
-        return data
-
-
-def _number(text: str, base: int) -> int:
-    try:
-        number = int(text, base)
-    except ValueError:
-        raise BrokenConnection(f"{text[:20]!r} is not a number") from None
-    if number < 0:
-        raise BrokenConnection(f"{number} is not a size")
-    return number
