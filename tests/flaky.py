@@ -13,7 +13,7 @@ KNOWN_MAX = 10
 @dataclass(frozen=True)
 class Flaky:
     test: str  # As pytest names it: tests/real/test_visits.py::test_a_port_of_the_node_comes_to_this_machine
-    reason: str  # What goes wrong, and why that is no failure of the product.
+    reason: str  # What goes wrong, and why that is not a failure of the product.
     since: str  # The day on which it was seen, as 2026-11-18.
 
 

@@ -83,7 +83,7 @@ class Settings:
     housekeeping_every_s: float = knob(60.0, "how often old logs are dropped and pieces joined")
     policy: str = knob("fair", "the order of waiting jobs: fair, fifo, throughput or las; a queue may have its own")
     half_life_s: float = knob(7 * 86400.0, "after this long, use counts half in the fair share")
-    patience_s: float = knob(2 * 86400.0, "who has waited longer goes before all others of his priority")
+    patience_s: float = knob(2 * 86400.0, "who has waited longer goes before all others of the same priority")
     cpus_per_gpu: float = knob(8.0, "what a GPU counts in the account of use, in cpus")
     backfill_depth: int = knob(1000, "how many kinds of waiting jobs are tried behind the first; 0 is strict order")
     estimates: str = knob("history", "where run times come from: history (of like jobs) or limit (their limits alone)")

@@ -106,7 +106,7 @@ class Name(WordKind):
         if not self.least <= len(value) <= self.most:
             raise Wrong(f"expected {self.least} to {self.most} characters, not {len(value)}")
         if (not value.isascii() or "\0" in value) and _HALF_OR_NUL.search(value):
-            raise Wrong(f"{quoted(value)} holds NUL or half of a character")
+            raise Wrong(f"{quoted(value)} contains NUL or an unpaired surrogate")
         return value
 
 
@@ -182,7 +182,7 @@ class Maybe(WordKind):
 
 
 class Figures(WordKind):
-    """Names with numbers. What is no finite number is left out: a loss of NaN says nothing."""
+    """Names with numbers. What is not a finite number is left out: a loss of NaN says nothing."""
 
     def __init__(self, most: int) -> None:
         self.most = most

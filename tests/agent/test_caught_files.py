@@ -101,7 +101,7 @@ def test_a_file_in_which_its_writer_died_while_no_agent_was_there_is_no_half_of_
         )
         Uploader._examine(SimpleNamespace(), charge, tree)  # type: ignore[arg-type]
         found = look(known, tree, known.rounds.event_s + 6.0, inspector=inspector)
-        assert bool(found) == takes, "what was never whole before is no part of what is kept"
+        assert bool(found) == takes, "what was never whole before is not a part of what is kept"
 
 
 def test_a_file_that_nobody_has_open_is_not_taken_for_one_that_is_held_open(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_parameters_seed_and_signal_are_in_the_environment() -> None:
 
 
 def test_a_job_that_declared_what_it_goes_on_from_is_waited_for_from_its_first_rename_on() -> None:
-    """Its next checkpoint is two files: one of them beside the old other is no checkpoint of any step."""
+    """Its next checkpoint is two files: one of them beside the old other is not a checkpoint of any step."""
     known = Knowledge()
     before = {"model.pt": (10, 1, 1), "optimizer.pt": (10, 2, 2)}
     completeness.restored(known, before, 12, DECLARED)

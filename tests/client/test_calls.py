@@ -165,13 +165,13 @@ def test_jobs_are_yielded_as_they_end(fake: FakeServer, client: Any) -> None:
 @pytest.mark.parametrize(
     ("use", "error", "said"),
     [
-        (lambda made: made.submit(add(1)), TypeError, "submit: 2 is no function"),
-        (lambda made: made.submit(None), TypeError, "submit: None is no function"),
-        (lambda made: made.map_array("add", [1]), TypeError, "map_array: 'add' is no function"),
+        (lambda made: made.submit(add(1)), TypeError, "submit: 2 is not a function"),
+        (lambda made: made.submit(None), TypeError, "submit: None is not a function"),
+        (lambda made: made.map_array("add", [1]), TypeError, "map_array: 'add' is not a function"),
         (lambda made: made.map_array(add), TypeError, "no values are given"),
-        (lambda made: made.map_array(add, 3), TypeError, "map_array: 3 is no list of values"),
+        (lambda made: made.map_array(add, 3), TypeError, "map_array: 3 is not a list of values"),
         (lambda made: made.map_array(add, [1, 2], [1]), ValueError, "different lengths: 2, 1"),
-        (lambda made: headway.job(3), TypeError, "job: 3 is no function"),
+        (lambda made: headway.job(3), TypeError, "job: 3 is not a function"),
     ],
 )
 def test_misuse_is_told_before_anything_is_sent(use: Any, error: type[Exception], said: str, fake: FakeServer) -> None:

@@ -41,5 +41,5 @@ def test_records_of_another_make_are_refused() -> None:
     class Loose:
         words: list[str] = field(default_factory=list)
 
-    with pytest.raises(TypeError, match="Loose is no plain record"):
+    with pytest.raises(TypeError, match="Loose is not a plain record"):
         replace(Loose(), words=["a"])

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").iterdir())
 FILES = [path for path in sorted(DEPLOY.rglob("*")) if path.is_file()]
-# Variables that are no settings, each read by the program itself.
+# Variables that are not settings, each read by the program itself.
 OTHERS = {"HEADWAY_HOME", "HEADWAY_TOKEN", "HEADWAY_SYSTEM_CONFIG"}
 PROGRAM = "/opt/headway/bin/headway"
 

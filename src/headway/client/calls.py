@@ -149,7 +149,7 @@ class Executor:
 def _check_callable(function: object, where: str, example: str) -> None:
     if not callable(function):
         raise TypeError(
-            f"{where}: {function!r:.80} is no function; give it first, and its arguments after it: {example}"
+            f"{where}: {function!r:.80} is not a function; give it first, and its arguments after it: {example}"
         )
 
 
@@ -159,7 +159,7 @@ def _check_columns(columns: Sequence[Any]) -> None:
         raise TypeError("map_array: no values are given: map_array(train, [0.1, 0.2])")
     for column in columns:
         if not isinstance(column, Iterable):
-            raise TypeError(f"map_array: {column!r:.80} is no list of values: map_array(train, [0.1, 0.2])")
+            raise TypeError(f"map_array: {column!r:.80} is not a list of values: map_array(train, [0.1, 0.2])")
     lengths = [len(column) for column in columns if isinstance(column, Sized)]
     if len(set(lengths)) > 1:
         raise ValueError(f"map_array: the lists of values have different lengths: {', '.join(map(str, lengths))}")

@@ -39,7 +39,7 @@ class Client:
         self.resolved = settings.load(self.env)
         self.home = settings.home_from(self.env)
         chosen = self.resolved.settings
-        # How long somebody says that he waits, he waits for strangers too: their address may be right.
+        # Whoever sets how long to wait waits for strangers too: their address may be right.
         insists = not chosen.server_url or self.resolved.sources["server_wait_s"] != "built in"
         if patience_s is None:
             patience_s = chosen.server_wait_s if chosen.server_url else chosen.auto_start_s_max

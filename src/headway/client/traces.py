@@ -1,7 +1,7 @@
 """What a running job has written, and whether it has opened what was put back for it: looked at from where it runs.
 
 A shell and `find` beside the job, through its agent, as `headway exec` does it. Where that is not possible nothing is
-known, which is no error.
+known, which is not an error.
 """
 
 from __future__ import annotations

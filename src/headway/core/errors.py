@@ -2,7 +2,7 @@
 
 HeadwayError
  ├── UserError: change the request      BadInput, NotFound, NotAllowed, Conflict
- ├── OperatorError: mend the set-up     Unavailable (trying again may help), ServerTaken (another server owns this home)
+ ├── OperatorError: fix the set-up      Unavailable (trying again may help), ServerTaken (another server owns this home)
  └── Unfinished: our own mistake
 """
 

@@ -183,7 +183,7 @@ class Attempt:
 
     @property
     def over_at(self) -> float | None:
-        """When the last of its ranks was over; what was left to be saved then is no time of its own."""
+        """When the last of its ranks was over; what was left to be saved then is not a time of its own."""
         times = [task.outcome.over_at if task.outcome else None for task in self.tasks]
         told = [at for at in times if at is not None]
         return max(told) if told and len(told) == len(times) else self.ended_at
@@ -347,7 +347,7 @@ class Queue:
     shares: tuple[tuple[str, float], ...] = ()  # Weights of projects within it; 1 where none is given.
     quota: Quota = UNLIMITED  # All of its jobs together.
     project_quota: Quota = UNLIMITED  # Each project, where none of its own is given.
-    user_quota: Quota = UNLIMITED  # Each user, where none of his own is given.
+    user_quota: Quota = UNLIMITED  # Each user, where none is given by name.
     project_quotas: tuple[tuple[str, Quota], ...] = ()
     user_quotas: tuple[tuple[str, Quota], ...] = ()
     borrow: bool = (
@@ -375,7 +375,7 @@ class Policy:
 
     name: str = "fair"
     half_life_s: float = 7 * 86400.0  # After this long, use counts half in the fair share.
-    patience_s: float = 2 * 86400.0  # Who has waited longer goes before all others of his priority (`fair`).
+    patience_s: float = 2 * 86400.0  # Who has waited longer goes before all others of the same priority (`fair`).
     cpus_per_gpu: float = 8.0  # What a GPU counts in the account of use, in cpus.
     backfill_depth: int = 1000  # How many kinds of waiting jobs are tried behind the first one. 0: strict order.
     estimates: str = "history"  # Run times from the history of like jobs; "limit": from their limits only.

@@ -28,7 +28,7 @@ def _learn(kind: type) -> Callable[[Any, dict[str, Any]], Any]:
     """Write the copier of a class: one line for each field."""
     names = [field.name for field in fields(kind)]
     if tuple(kind.__dict__.get("__slots__", ())) != tuple(names) or hasattr(kind, "__post_init__"):
-        raise TypeError(f"{kind.__name__} is no plain record with slots: use dataclasses.replace for it")
+        raise TypeError(f"{kind.__name__} is not a plain record with slots: use dataclasses.replace for it")
     twin = type(f"Open{kind.__name__}", (), {"__slots__": tuple(names)})
     lines = [
         "def copy(record, changes):",

@@ -122,7 +122,7 @@ class LocalEngine:
     def _end_if_outdated(self, node_dir: Path) -> None:
         """End an agent that outlived a server and has not what `agent_env` names now; it is then started anew.
 
-        Its keeper and its ranks notice nothing. What differs from terminal to terminal, as PATH, is no reason.
+        Its keeper and its ranks notice nothing. What differs from terminal to terminal, as PATH, is not a reason.
         """
         with self._alone(node_dir.name):
             pid = alive(node_dir / "agent.pid")

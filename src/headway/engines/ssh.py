@@ -134,7 +134,7 @@ class SshEngine:
 
     def _host(self, node: NodeId) -> OnHost:
         if node not in self._hosts:
-            raise Unavailable(f"{node} is no host of pool {self._pool.name}")
+            raise Unavailable(f"{node} is not a host of pool {self._pool.name}")
         return self._hosts[node]
 
     def _start_of(self, node: NodeId, host: OnHost) -> dict[str, Any]:

@@ -47,7 +47,7 @@ LOSSES_MAX = (PLATFORM_MAX, PLATFORM_MAX, PLATFORM_MAX, 3, 1)  # Without a new s
 
 @dataclass
 class CodePlan:
-    """One user with one job in mind, and what he was told."""
+    """One user with one job in mind, and what they were told."""
 
     name: str
     kind: str
@@ -60,7 +60,7 @@ class CodePlan:
     cancel_taken: set[JobId] = field(default_factory=set)  # Acknowledged while the job had not ended.
     remove_sent: bool = False
     removed: bool = False
-    errands: int = 0  # Calls that he has still to make, or whose answer he waits for.
+    errands: int = 0  # Calls still to be made, or whose answer is still to come.
     failing: dict[tuple[JobId, int], bool] = field(default_factory=dict)
 
 
@@ -233,14 +233,14 @@ class Workload:
         self._call(plan, stop, answered, refused, self._cancel)
 
     def _preempt(self, plan: CodePlan) -> None:
-        """He lets his job make room. Nothing comes of it where it does not run; he does not insist."""
+        """The user asks the job to make room. Nothing comes of it where it does not run; nobody insists."""
         assert plan.acknowledged is not None
         self._call(plan, Preempt(plan.acknowledged, "ann"), _shrug, lambda _: True, self._shrug_off)
 
     def _retry(self, plan: CodePlan) -> None:
         assert plan.acknowledged is not None
         command = Retry(plan.acknowledged, "ann", self.simulation.server.new_id)
-        # Without a key: asked twice, it makes two jobs. So he does not insist.
+        # Without a key: asked twice, it makes two jobs. So nobody insists.
         self._call(plan, command, _shrug, lambda _: True, self._shrug_off)
 
     def _shrug_off(self, plan: CodePlan) -> None:
@@ -261,4 +261,4 @@ class Workload:
 
 
 def _shrug(_: object) -> None:
-    """Whatever came of it, he does not insist."""
+    """Whatever came of it, nobody insists."""

@@ -57,7 +57,7 @@ class Storage(Protocol):
         ...
 
     def delete(self, keys: list[str]) -> None:
-        """Afterwards none of these exist. Missing ones are no error."""
+        """Afterwards none of these exist. Missing ones are ignored."""
         ...
 
     def list(self, prefix: str) -> Iterator[Kept]:

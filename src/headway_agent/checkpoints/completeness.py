@@ -131,7 +131,7 @@ def closed(known: Knowledge, path: str, what: Closed) -> None:
 
 
 def closed_in_vain(known: Knowledge, path: str, now: float) -> None:
-    """A file was closed, and is cut, or is written to again already: what was saved with it is no checkpoint."""
+    """A file was closed, and is cut, or is written to again already: what was saved with it is not a checkpoint."""
     if counts(known, path):
         rounds.closed(known.rounds, path, Closed((0, 0, 0), now, CLOSED, lost=True), now)
 
@@ -396,7 +396,7 @@ def next_look_s(known: Knowledge) -> float | None:
 
 
 def _written_anew(known: Knowledge, tree: Tree, path: str, until_ns: int, now: float) -> bool:
-    """Whether the job has begun to overwrite what it declared: the rest of that step is no checkpoint.
+    """Whether the job has begun to overwrite what it declared: the rest of that step is not a checkpoint.
 
     A file that merely grows (a log) does not count, nor one that is newer whenever we look (the state of the moment).
     """

@@ -25,7 +25,7 @@ SKIPPED = (
 )
 # Folders of data: in them only what is named like a folder of checkpoints is looked at.
 DATA = ("data", "dataset", "datasets", "raw", "processed", "cache", "caches", "corpus", "images")
-# What is no part of any checkpoint, wherever it lies: logs, half of something, and what Python leaves behind.
+# What is not a part of any checkpoint, wherever it lies: logs, half of something, and what Python leaves behind.
 NEVER = re.compile(
     r"\.(log|pyc|pyo|lock|swp)$|^core(\.\d+)?$|tfevents|\.orbax-checkpoint-tmp|^\.nfs|^\.DS_Store$|^__pycache__$"
 )
@@ -211,7 +211,7 @@ def mark_of(path: str) -> str:
 
 
 def framework_of(path: str) -> str:
-    """Whose single file it is, by its name; empty for what is no checkpoint."""
+    """Whose single file it is, by its name; empty for what is not a checkpoint."""
     above, _, name = path.rpartition("/")
     if _is_data(above) and not _is_data_kept(above):
         return ""

@@ -29,7 +29,7 @@ UNITS = {"step": STEP, "epoch": EPOCH, "episode": EPISODE}
 MULTIPLES = {"": 1, "k": 1000, "m": 1000000}
 DIGITS_MAX = 9  # Of a number without a word and without leading zeros: more is a time or somebody's id.
 
-# What is no step wherever it stands. Put out of sight first, so that nothing of it is taken for a number.
+# What is not a step wherever it stands. Put out of sight first, so that nothing of it is taken for a number.
 _NOISE = re.compile(
     r"""[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}                       # a UUID
     | (?<!\d)\d+-of-\d+                                                   # a part of several
@@ -42,7 +42,7 @@ _NOISE = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# One or more files with these names belong to each rank, optimizer, layer or the like: their number is no step.
+# One or more files with these names belong to each rank, optimizer, layer or the like: their number is not a step.
 _SHARE = re.compile(
     r"""(?<![a-z])(?:rank|shard|part|layer|node|host|gpu|device|cuda|worker|process|proc|mp|tp|pp|dp|fsdp|mesh
         |rng_states?|random_states?|optimizer|optim|scheduler|scaler|sampler|dl_state_dict|pytorch_model
@@ -163,7 +163,7 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def _steps(part: str, quiet: str, last: bool) -> Iterator[tuple[int, NamedStep]]:
-    """What one part of the path may say, with how surely. `quiet`: without what is no step wherever it stands."""
+    """What one part of the path may say, with how surely. `quiet`: without what is not a step wherever it stands."""
     if "tfevents" in part:
         return
     framework = _HF.match(part) or _FAIRSEQ.match(part)

@@ -98,7 +98,7 @@ def how_ended(exits: Sequence[Exit], lost: bool, noticed: bool) -> str:
         return "abrupt" if first is not None and _was_killed(first) else "killed"
     if all(each.ok for each in exits):
         return "well"
-    # Who was told to end, by whomever, and was not killed, ended when he was done.
+    # Who was told to end, by whomever, and was not killed, ended when it was done.
     return "notice" if noticed or all(each.ok or each.ours for each in exits) else "failed"
 
 

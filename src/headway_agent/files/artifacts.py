@@ -127,7 +127,7 @@ def store(
     try:
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
-            raise Changed(f"{name} is no file any more")
+            raise Changed(f"{name} is not a file any more")
         total = before.st_size
         several = total > objects.artifact_bytes_max
         source = _Source(name, fd, signature_of(before), digest, gets_on)

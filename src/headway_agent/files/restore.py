@@ -24,7 +24,7 @@ READ_TRIES = 3
 
 
 class Bad(Exception):
-    """The checkpoint is not what its manifest says, or its manifest is no manifest."""
+    """The checkpoint is not what its manifest says, or its manifest is not a manifest."""
 
     key = ""  # Of the manifest.
 
@@ -115,7 +115,7 @@ def _read_manifest(objects: Objects, key: str) -> dict[str, Any]:
     except Missing as problem:
         raise Bad(str(problem)) from None
     except (ValueError, KeyError, TypeError) as problem:
-        raise Bad(f"{key} is no manifest: {problem}") from None
+        raise Bad(f"{key} is not a manifest: {problem}") from None
     return dict(manifest)
 
 

@@ -401,7 +401,7 @@ class Uploader:
             elif charge.end:
                 completeness.left_open(known, path, now)
             elif verdict == completeness.CUT and over and path in known.kept:
-                completeness.closed_in_vain(known, path, now)  # Its writer died in it: what is beside it is no save.
+                completeness.closed_in_vain(known, path, now)  # Its writer died in it: what is beside it is not a save.
 
     def _copy_grown(self, charge: TaskFiles, path: str) -> None:
         """Take a file that its job keeps open, where its format says that what is there is whole: it only grows."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-READ_BYTES_MAX = 96 << 20  # Over all looks at one file: more is no cheap check.
+READ_BYTES_MAX = 96 << 20  # Over all looks at one file: more is not a cheap check.
 HEAD_BYTES = 4096
 
 

@@ -18,7 +18,7 @@ WINDOW_BYTES = 64 << 10
 STEPS_MAX = 200_000  # In Python, one by one: some tenths of a second.
 WALK_BYTES_MAX = 8 << 20
 LINE_BYTES_MAX = 1 << 20
-INTEGER_BYTES_MAX = 20  # Longer ones are no steps, and slow to read.
+INTEGER_BYTES_MAX = 20  # Longer ones are not steps, and slow to read.
 
 PROTO, FRAME, STOP = 0x80, 0x95, 0x2E
 _PLAIN = rb"()\]}NQRabdelost0-2u\x81\x85-\x89\x8f-\x94\x97\x98"
@@ -44,7 +44,7 @@ class Cut(Exception):
 
 
 class Odd(Exception):
-    """It is no pickle, or has something in between that is none."""
+    """It is not a pickle, or has something in between that is none."""
 
     def __str__(self) -> str:
         return "not only pickles"

@@ -1,7 +1,7 @@
 """What the keeper does for a rank that is limited: its control group, its open files, its processors.
 
 Group and open files are set by a few words of shell in the rank's own process, before its program begins, so that there
-is no moment without them; processors right after the start, while that shell still runs.
+is not a moment without them; processors right after the start, while that shell still runs.
 """
 
 from __future__ import annotations

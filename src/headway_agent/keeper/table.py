@@ -112,7 +112,7 @@ class Table:
     def stop_by_s(self, grace_s: float) -> float:
         """When to begin stopping a task: as late as its grace allows, but for that no more than a part of the lease.
 
-        A cut must not end what it need not end: whoever is cut off can send his last files to nobody anyway.
+        A cut must not end what it need not end: whoever is cut off can send its last files to nobody anyway.
         """
         return self.kill_by_s() - min(grace_s, self.granted_s * GRACE_PART)
 
@@ -167,7 +167,7 @@ class Table:
     def exited(
         self, pid: int, exit_code: int | None, signal: int | None, oom: bool, note: str = "", at: float = 0.0
     ) -> Record | None:
-        """Record a rank's exit. None for a pid that is no rank (an adopted descendant, the guard)."""
+        """Record a rank's exit. None for a pid that is not a rank (an adopted descendant, the guard)."""
         task, rank = self.by_pid.pop(pid, (None, None))
         if task is None or rank is None:
             return None

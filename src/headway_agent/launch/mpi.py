@@ -320,7 +320,7 @@ def reach(words: list[str]) -> int:
     while rest[:1] and rest[0].startswith("-"):
         rest = rest[2:] if rest[0] in ("-l", "-p", "-o", "-i", "-F") else rest[1:]  # Words for ssh.
     if not rest or rest[0] not in names:
-        sys.stderr.write(f"headway: {rest[0] if rest else 'nobody'} is no node of this gang\n")
+        sys.stderr.write(f"headway: {rest[0] if rest else 'nobody'} is not a node of this gang\n")
         return LOST
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(door)

@@ -78,7 +78,7 @@ def take(watch: Watch, directory: str, offspring: dict[int, list[int]]) -> Sampl
 
 
 def _written(watch: Watch, pids: Iterable[int]) -> int:
-    """All that its processes have written so far. One that ends takes nothing back: that is no sign of life."""
+    """All that its processes have written so far. One that ends takes nothing back: that is not a sign of life."""
     seen = {pid: written_bytes(pid) for pid in pids}
     watch.written_bytes += sum(max(0, count - watch.written.get(pid, 0)) for pid, count in seen.items())
     watch.written = seen

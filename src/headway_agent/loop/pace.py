@@ -92,7 +92,7 @@ def outnumber(state: NodeState, node_dir: NodeDir, newest: Any) -> bool:
     """Take a larger number than somebody who spoke in this node's name with one that no agent can have; or say no.
 
     An agent's number is the time at which it began, and this node's directory is locked by us: whoever has one from the
-    future is no later agent of this node.
+    future is not a later agent of this node.
     """
     if not isinstance(newest, int) or newest <= time.time() + AHEAD_S:
         return False

@@ -57,7 +57,7 @@ class RemoteFile:
         try:
             request = urllib.request.Request(url, method=method)
             for name, value in self._headers(method, query or {}).items():
-                request.add_unredirected_header(name, value)  # Keys are for who was named, not for whom he names.
+                request.add_unredirected_header(name, value)  # Keys are for who was named, not for whom that one names.
             answer = urllib.request.urlopen(request, timeout=CALL_S_MAX)
             if answer.status != 200:  # 206 would be a piece that nobody asked for.
                 answer.close()
@@ -71,7 +71,7 @@ class RemoteFile:
                 raise WrongDownload(f"has a host that nobody knows: {self._host()}") from None
             raise OSError(str(error.reason)) from None
         except (http.client.InvalidURL, ValueError) as error:
-            raise WrongDownload(f"is no address that can be asked: {error}") from None
+            raise WrongDownload(f"is not an address that can be asked: {error}") from None
         except http.client.HTTPException as error:
             raise OSError(f"what answers does not speak HTTP: {type(error).__name__}") from None
         except OSError as error:  # While the answer was waited for.

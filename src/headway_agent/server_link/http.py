@@ -243,7 +243,7 @@ class Connection:
         return way
 
     def _greet(self, prefix: str) -> None:
-        """Let whoever answers prove to be the server, before he is told anything."""
+        """Let whoever answers prove to be the server, before it is told anything."""
         call = self.home.call()
         if call is None:
             return

@@ -2,7 +2,7 @@
 
 Both know the token; what travels is an HMAC with it. A request is marked with its method, path, content, the server's
 challenge and a number that is never used again; an answer with the number of the request that it answers. So whoever
-answers in the server's place, or repeats what he has heard, says nothing that counts. The other end:
+answers in the server's place, or repeats what it has heard, says nothing that counts. The other end:
 api/web/sealed_calls.py.
 """
 
@@ -26,7 +26,7 @@ NO_CONTENT = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 class Unproven(ConnectionError):
-    """Whoever answered did not prove to be the server of this node: nothing that he says counts."""
+    """Whoever answered did not prove to be the server of this node: nothing that it says counts."""
 
 
 def _bare_sha256() -> Any:

@@ -433,7 +433,7 @@ def test_a_round_that_was_written_over_before_it_was_stored_is_given_up_with_all
         c.closed(known, path, Closed(signature, 10.0, c.CLOSED, whole=True))
     assert look(known, second, 10.1) is not None
     c.touched(known, "model.pt", 10.2)
-    # It was not stored in time: the model is being written anew, and the optimizer alone is no checkpoint.
+    # It was not stored in time: the model is being written anew, and the optimizer alone is not a checkpoint.
     assert look(known, {"model.pt": sig(21, 3), "optimizer.pt": sig(12)}, 10.3) is None
     assert known.overtaken
 

@@ -101,7 +101,7 @@ def test_how_far_a_job_is_it_tells_by_itself_and_what_it_saved_is_the_least() ->
     steps.reached = 23
     assert steps.seen == 23, "a helper notes every step"
     steps.unit = "epoch"
-    assert steps.seen != 23, "steps are no epochs"
+    assert steps.seen != 23, "steps are not epochs"
 
 
 def test_epochs_and_bars_are_known_to_be_steps_by_a_save() -> None:

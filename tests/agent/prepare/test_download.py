@@ -115,7 +115,7 @@ def test_a_server_that_hangs_up_or_talks_nonsense_counts_as_the_network(
 def test_what_is_no_address_ends_the_job_and_is_not_tried_for_ever(tmp_path: Path, url: str) -> None:
     problem = failure(wanting(tmp_path, url))
     assert problem.cause == "input_missing"
-    assert "is no address" in problem.detail
+    assert "is not an address" in problem.detail
 
 
 def test_a_piece_that_nobody_asked_for_is_not_taken_for_the_whole(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ TASK_1 = frozenset({1})
         ([share(15, 1), share(30, 1)], {"idle": {0: 30}}, [15, 30]),
         # Names that say "one of several" need the others.
         ([share(15, sharded=True), share(30, sharded=True)], {"never_wrote": TASK_1}, []),
-        # A log beside is no share, and makes nobody one of those who save.
+        # A log beside is not a share, and makes nobody one of those who save.
         ([*ONLY_FIRST, share(15, 1, beside=True)], {}, []),
         ([*ONLY_FIRST, share(15, 1, beside=True)], {"idle": {1: 30}}, [15, 30]),
     ],

@@ -44,7 +44,7 @@ def test_a_pool_of_hosts_has_a_node_for_each_and_its_words_come_back() -> None:
         ({"hosts": ["h1", "ada@h1"]}, "are one host"),
         ({"hosts": "h1"}, "expected a list"),
         ({"hosts": ["h1"], "min": 2}, "hosts excludes min"),
-        ({"options": {"hosts": ["h1"]}}, "is no option"),
+        ({"options": {"hosts": ["h1"]}}, "is not an option"),
         ({"options": {"x": float("nan")}}, "not plain data"),
         ({"options": {"x": "y" * 70_000}}, "more than 65,536"),
     ],

@@ -85,7 +85,7 @@ def test_a_schedule_follows_the_clock_of_its_zone() -> None:
         ({"cron": "* * *"}, "has not five fields"),
         ({"cron": "* * * * * *"}, "has not five fields"),
         ({"cron": 5}, "expected a text"),
-        ({"zone": "Mars/Base"}, '"Mars/Base" is no time zone'),
+        ({"zone": "Mars/Base"}, '"Mars/Base" is not a time zone'),
         ({"overlap": "maybe"}, "is not one of skip, queue, replace"),
         ({"job": {"command": ["true"], "start_at": 5}}, "the schedule says when it starts"),
         ({"when": "now"}, 'unknown key "when"'),

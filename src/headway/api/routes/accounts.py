@@ -236,7 +236,7 @@ def _wished(actor: Actor, body: dict[str, Any]) -> dict[str, Any]:
         if not actor.sees(project):
             raise NotFound(f'no project "{project[:80]}"', "headway project ls")
         if not actor.may(Right.MANAGE, project):
-            raise NotAllowed(f'"{actor.name}" is no admin of "{project}"', "its admins make its service tokens")
+            raise NotAllowed(f'"{actor.name}" is not an admin of "{project}"', "its admins make its service tokens")
         role = _word(body, "role") or "member"
         return {"kind": "service", "words": {"user": actor.name, "project": project, "role": role}}
     if actor.kind == "service":

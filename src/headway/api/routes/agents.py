@@ -82,7 +82,7 @@ def _handing_out(router: APIRouter, services: Services, reach: Reach) -> None:
         actor, book = actor_of(request), services.control.cycle.book
         wanted = actor.kind == "newcomer" and actor.node not in book.nodes
         if not wanted or order_of(actor.node) not in book.house.orders:
-            raise NotAllowed(f'"{actor.node or actor.name}" is no node that was ordered and has not called yet')
+            raise NotAllowed(f'"{actor.node or actor.name}" is not a node that was ordered and has not called yet')
         return JSONResponse({"token": services.signer.token_for(actor.node)})
 
     @router.post("/agent/urls", openapi_extra=body({"type": "object"}), responses=ANY)

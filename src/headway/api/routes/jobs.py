@@ -200,6 +200,6 @@ def _states(raw: str) -> frozenset[str]:
     unknown = asked - {state.value for state in State}
     if unknown:
         raise BadInput(
-            f'state: "{sorted(unknown)[0]}" is no state', "one of " + ", ".join(state.value for state in State)
+            f'state: "{sorted(unknown)[0]}" is not a state', "one of " + ", ".join(state.value for state in State)
         )
     return asked

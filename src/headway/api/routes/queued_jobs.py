@@ -80,7 +80,7 @@ def _jobs(router: APIRouter, services: Services, look: Look) -> None:
 
     @router.post("/jobs/{ref}/release", responses=MADE)
     async def release(ref: str, request: Request) -> Response:
-        """Let a held job go its way."""
+        """Release a held job."""
         return await change(request, ref, RELEASE)
 
 
@@ -127,5 +127,5 @@ def _arrays(router: APIRouter, services: Services) -> None:
 
     @router.post("/arrays/{array}/release", responses=ANY)
     async def release(array: str, request: Request) -> Response:
-        """Let all held jobs of an array go their way."""
+        """Release all held jobs of an array."""
         return await each(request, array, lambda job: ChangeJob(job, RELEASE))

@@ -22,7 +22,9 @@ async def read_object(request: Request, bytes_max: int, lenient: bool = False) -
         if not lenient and (b"\\ud" in raw or b"\\uD" in raw):
             json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise BadInput("the body contains an unpaired surrogate", "a surrogate that stands alone is no text") from None
+        raise BadInput(
+            "the body contains an unpaired surrogate", "a surrogate that stands alone is not a text"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise BadInput(f"the body is not JSON: {str(error)[:200]}") from None
     if not isinstance(body, dict):

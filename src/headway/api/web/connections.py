@@ -2,7 +2,7 @@
 
 The parser and the answers are uvicorn's; here is what it leaves open. Whoever has shown a good token may take all the
 time there is for a body (a shell may be silent for hours); a guest may not. When there are too many guests, the one
-who has kept his place longest without a whole request goes: half requests keep nobody out.
+who has kept a place longest without a whole request goes: half requests keep nobody out.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Limited(HttpToolsProtocol):
             self.refuse(431, f"headers of more than {self.limits.header_bytes_max} bytes")
 
     def signed_in(self) -> None:
-        """The caller of a request is known: he may take his time, and holds no guest's place."""
+        """The caller of a request is known: they may take their time, and hold no guest's place."""
         self.known = True
         self.guests.leave(self)
 
@@ -179,7 +179,7 @@ class Limited(HttpToolsProtocol):
         self._enter(ConnectionPhase.IDLE if cycle is None or cycle.response_complete else ConnectionPhase.WHOLE)
 
     def handle_websocket_upgrade(self) -> None:
-        """Whoever shows no good token is turned away at once; all others are no guests any more."""
+        """Whoever shows no good token is turned away at once; all others are not guests any more."""
         self.guests.leave(self)
         super().handle_websocket_upgrade()
 

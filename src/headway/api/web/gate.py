@@ -188,7 +188,7 @@ def guard(router: APIRouter, services: Services) -> APIRouter:
     """See that every route of a router asks for its right first, and that changes are written down."""
     for route in router.routes:
         if not isinstance(route, APIRoute):
-            raise TypeError(f"{route} is no route of ours, so nothing guards it")
+            raise TypeError(f"{route} is not a route of ours, so nothing guards it")
         for method in route.methods or ():
             if (method, route.path) not in services.table.rights:
                 raise LookupError(
@@ -251,7 +251,7 @@ def socket_of(socket: Socket, services: Services) -> Callable[[WebSocket], Await
 
 def _lacks(actor: Actor, right: Right) -> str:
     if right is Right.SERVE:
-        return f'"{actor.name}" is no admin of this server'
+        return f'"{actor.name}" is not an admin of this server'
     if right is Right.AGENT:
         return "only agents make this call"
     return f'"{actor.name}" may not {right.value} anything here'

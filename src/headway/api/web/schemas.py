@@ -72,7 +72,7 @@ CHECKPOINT: Schema = obj(
 _PROGRESS: Schema = obj(
     seed=WHOLE,
     checkpoint={"anyOf": [CHECKPOINT, {"type": "null"}]},
-    checkpoint_lacks={**TEXT, "description": "why what its tasks saved since is no checkpoint"},
+    checkpoint_lacks={**TEXT, "description": "why what its tasks saved since is not a checkpoint"},
     account=obj(unit=TEXT, total=LOSS, by_cause={"type": "object", "additionalProperties": LOSS}, attempts=array(LOSS)),
     artifacts=obj(files=WHOLE, bytes=WHOLE),
 )

@@ -41,7 +41,7 @@ def add_user(name: str, admin: bool, email: str, places: Sequence[str], no_token
     wanted = [(place.partition(":")[0], place.partition(":")[2] or "member") for place in places]
     for _, role in wanted:
         if role not in ROLES:
-            raise BadInput(f'--project: "{role}" is no role', "one of " + ", ".join(ROLES))
+            raise BadInput(f'--project: "{role}" is not a role', "one of " + ", ".join(ROLES))
     made = accounts.add_user(name, email, admin)
     for project, role in wanted:
         accounts.set_member(project, name, role)

@@ -1,4 +1,4 @@
-"""`headway doctor`: looks at everything that a job needs on this machine, and says how to mend what is wrong."""
+"""`headway doctor`: looks at everything that a job needs on this machine, and says how to repair what is wrong."""
 
 from __future__ import annotations
 

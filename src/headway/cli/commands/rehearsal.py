@@ -129,7 +129,7 @@ def as_data(job: Mapping[str, Any], seen: Observations, verdict: RehearsalVerdic
 
 
 def page(output: Output, verdict: RehearsalVerdict) -> str:
-    """Like the page of `headway doctor`: what was found, and below it what would mend it."""
+    """Like the page of `headway doctor`: what was found, and below it what would repair it."""
     lines = []
     for remark in verdict.remarks:
         lines.append(f"{output.paint(remark.grade.ljust(4))}  {remark.what}: {remark.found}")

@@ -1,4 +1,4 @@
-"""Which server of one store leads: a thread that holds the lead, or watches the one who does and follows him.
+"""Which server of one store leads: a thread that holds the lead, or watches the one that does and follows it.
 
 The lease is in the store and goes by the store's clock. The leader itself is sure of it a little less long than others
 respect it, counted on its own clock from when it *asked*: so it has fallen silent before anybody takes its place.

@@ -110,7 +110,7 @@ def _nodes_of(job: Job) -> tuple[str, ...]:
 
 
 def _fate(store: Store, name: JobId) -> State | None:
-    """How a job or array ended; a state that is no end while it goes on; None when there is none of that name."""
+    """How a job or array ended; a state that is not an end while it goes on; None when there is none of that name."""
     found = store.jobs([name])
     if found:
         return found[0].state

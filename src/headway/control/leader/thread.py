@@ -231,7 +231,7 @@ class ControlThread:
                 ask = call()
             except LeaderLost:
                 raise
-            except Exception as error:  # Somebody's call, and his alone.
+            except Exception as error:  # One caller's error, and nobody else's.
                 _let_know(failed, error)
                 continue
             if ask is not None:
@@ -240,14 +240,14 @@ class ControlThread:
 
 
 def _promise() -> Future[Any]:
-    """A future that its waiter cannot cancel: a caller who goes away must not trip the thread that answers him."""
+    """A future that its waiter cannot cancel: a caller who goes away must not trip the thread that answers."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
 
 
 def _let_know(failed: Fail, error: Exception) -> None:
-    """Tell a caller that his call met an error, and the log too where nobody foresaw it."""
+    """Tell a caller that the call met an error, and the log too where nobody foresaw it."""
     if not isinstance(error, HeadwayError):
         log.exception("call failed")
         error = Unfinished(f"the server met something unexpected ({type(error).__name__}); its log has the details")

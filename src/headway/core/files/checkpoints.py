@@ -113,7 +113,7 @@ class Whole:
         return [part for part in self.parts if part.task in self.needed] or self.parts
 
     def share_of(self, task: int) -> Checkpoint | None:
-        """What this task itself has saved of it, and may be given back; where the first saves for all, only his."""
+        """What this task itself has saved of it, and may be given back; of one that the first saves, its alone."""
         if self.gang.saved_by == FIRST and task:
             return None
         return next((part for part in self.parts if part.task == task and part.state == COMMITTED), None)

@@ -90,7 +90,7 @@ def _before(entries: Sequence[Checkpoint], gang: Gang, attempt: int) -> tuple[in
 
 
 def why_incomplete(whole: Whole, entries: Iterable[Checkpoint]) -> str:
-    """Why a step of a gang is no checkpoint, for people; empty where it is one, or is damaged."""
+    """Why a step of a gang is not a checkpoint, for people; empty where it is one, or is damaged."""
     if whole.complete or (not whole.lacks and len(whole.units) <= 1):
         return ""
     mine = [each for each in entries if each.attempt == whole.attempt and each.state == COMMITTED]

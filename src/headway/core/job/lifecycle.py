@@ -488,7 +488,7 @@ def _by(signal: CancelAsked) -> str:
 
 
 def charged(job: Job) -> bool:
-    """Whether the newest end was the user's own, so that it cost one of his retries."""
+    """Whether the newest end was the user's own, so that it cost one of the user's retries."""
     return job.cause is not None and TABLE[job.cause].whose is Whose.USER
 
 

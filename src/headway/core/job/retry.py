@@ -23,7 +23,7 @@ BACKOFF_MOST_S = 300.0
 PLATFORM_PAUSE_S = 5.0
 PLATFORM_FREE = 3
 UNREACHABLE_PAUSE_S = 15.0
-LONG_S = 3600.0  # Who ran that long is not in a loop that pauses must slow down, though he has no checkpoint to show.
+LONG_S = 3600.0  # Who ran that long is not in a loop that pauses must slow down, though it has no checkpoint to show.
 DAY_S = 86400.0
 
 

@@ -77,7 +77,7 @@ class Observations:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """One thing that was found, how good it is, and what would mend it."""
+    """One thing that was found, how good it is, and what would fix it."""
 
     what: str
     grade: str

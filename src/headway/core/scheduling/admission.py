@@ -1,6 +1,6 @@
 """What is refused at submission because it could never run here, told with the reason and a way out.
 
-Whatever might come true (a node that joins) is no reason to refuse, unless the operator has said how large his pools
+Whatever might come true (a node that joins) is not a reason to refuse, unless the operator has said how large the pools
 and quotas are. In a queue that allows waiting, pools may still come, and only quotas and limits are reasons.
 """
 

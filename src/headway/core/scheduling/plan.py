@@ -1,6 +1,6 @@
 """One plan: who gets which places, who makes room for whom, and who waits in vain.
 
-In order until somebody does not fit; he gets a reservation (reservations.py), perhaps by preemption (preemption.py);
+In order until one does not fit; it gets a reservation (reservations.py), perhaps by preemption (preemption.py);
 others may start where that delays nobody, shortest first. The plan is data; the caller carries it out.
 """
 
@@ -72,7 +72,7 @@ class Trial:
 
     def __init__(self, view: View, now: float, placements_most: int, asked: JobId | None = None) -> None:
         self.view = view
-        self.asked = asked  # Stop when the turn is his: those before him are placed, he is not.
+        self.asked = asked  # Stop when its turn comes: those before it are placed, it is not.
         self.now = now
         self.order: Ranking = view.order(now)
         self.most = placements_most
@@ -84,7 +84,7 @@ class Trial:
         self._taken: dict[NodeId, list[Leaving]] = {}  # What this plan has placed so far.
         self._counted: list[Lane] = []
         self._licences: dict[str, int] = {}
-        self._full: set[Counter | str] = set()  # Counters at which somebody waits already; those behind him wait too.
+        self._full: set[Counter | str] = set()  # Counters at which a job waits already; those behind it wait too.
         self._misfits: set[Need] = set()
         self._waiting: set[Shelf] = set()  # Shelves for which somebody waits with a reservation.
         self._borrowers: dict[int, Lane] = {}
@@ -150,7 +150,7 @@ class Trial:
         return True
 
     def backfill(self) -> None:
-        """Place whom nobody before him would miss: by priority, then the shortest first."""
+        """Place what nobody before it would miss: by priority, then the shortest first."""
         if not self._waiting or not self.view.policy.backfill_depth:
             return
         heap = []
@@ -161,7 +161,7 @@ class Trial:
         self._fill(heap, borrowing=False)
 
     def borrow(self) -> None:
-        """Place beyond quotas what nobody within his own wants."""
+        """Place beyond quotas what nobody within a quota wants."""
         heap = [entry for lane in self._borrowers.values() if (entry := self._candidate(lane)) is not None]
         self._fill(heap, borrowing=True)
 
@@ -274,7 +274,7 @@ class Trial:
     # --- whoever must wait ---
 
     def _keep_places(self, lane: Lane, key: Key, rank: Rank) -> None:
-        """The next of this lane does not fit: make room for him if that may be, and keep places for him."""
+        """The next of this lane does not fit: make room for it if that may be, and keep places for it."""
         view = self.view
         job = view.queued[key[2]]
         need = lane.name.need

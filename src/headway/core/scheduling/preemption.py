@@ -24,7 +24,7 @@ LENT = "wants its own quota"
 
 @dataclass(frozen=True, slots=True)
 class MadeRoom:
-    """Who ends, why he and not another, and what is left on the nodes once the job has its places."""
+    """Who ends, why this one and not another, and what is left on the nodes once the job has its places."""
 
     victims: tuple[JobId, ...]
     reason: str  # What the job has before them, as the end of a sentence about it.

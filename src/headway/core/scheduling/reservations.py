@@ -16,7 +16,7 @@ from headway.core.spec.scheduling import SAME
 
 LOOK_MOST = 500  # Among how many nodes a reservation is sought, for a job that needs few of them.
 
-Leaving = tuple[float, float, int, int]  # When somebody leaves, and the cpus, memory and gpus that he gives back.
+Leaving = tuple[float, float, int, int]  # When somebody leaves, and the cpus, memory and gpus that come back.
 LeavingOf = Callable[[NodeId], list[Leaving]]
 NOT_EVER = float("inf")
 

@@ -65,7 +65,7 @@ class View:
     # --- settings -----------------------------------------------------------------------------------------------------
 
     def set_queues(self, queues: Iterable[Queue]) -> None:
-        """Take over the queues. Whoever waits takes his place anew."""
+        """Take over the queues. Every waiting job is placed anew."""
         self.queues = {queue.name: queue for queue in queues}
         self._order_anew()
 
@@ -343,7 +343,7 @@ class View:
                 del self.by_need[lane.name.need]
 
     def _order_anew(self) -> None:
-        """The rules changed: everybody takes his place again, and what is held is counted again."""
+        """The rules changed: every job takes its place again, and what is held is counted again."""
         self.version += 1
         self._names.clear()
         self._alike.clear()

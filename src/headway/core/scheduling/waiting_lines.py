@@ -99,7 +99,7 @@ class Firsts:
         return ranked[0][0] if ranked else None
 
     def leave_room(self, node: NodeId, lane: Lane, number: int) -> bool:
-        """Whether a place on a node would go to the one with this number in his lane: nobody of another goes before."""
+        """Whether a place on a node would go to the one with this number in its lane: none of another goes before."""
         ranked = self._ranked(node)
         others = next((rank for rank, name in ranked if name is not lane.name), None)
         own = self.rank(lane, number)
@@ -135,7 +135,7 @@ def _tails(view: View) -> dict[str, tuple[str, int]]:
 
 
 def call_back(view: View, now: float, ahead_s: float) -> list[JobId]:
-    """Say who shall wait in the queue again: somebody goes before him now, or his turn does not come."""
+    """Say who shall wait in the queue again: another goes before it now, or its turn does not come."""
     if not view.lined:
         return []
     order = view.order(now)

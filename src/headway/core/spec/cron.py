@@ -31,7 +31,7 @@ def check(expression: str, zone: str, now: float) -> None:
     try:
         _zone(zone)
     except (ValueError, OSError, LookupError):
-        raise BadInput(f'zone: "{zone[:80]}" is no time zone', "such as Europe/Berlin or UTC") from None
+        raise BadInput(f'zone: "{zone[:80]}" is not a time zone', "such as Europe/Berlin or UTC") from None
     if len(expression) > 200 or len(_plain(expression).split()) != 5:
         raise BadInput(f'cron: "{expression[:80]}" has not five fields', f"{FIELDS}; {EXAMPLE}")
     try:

@@ -385,7 +385,7 @@ class JobSpec:
                 "--max-duration",
                 "Time limit of an attempt, such as 6h.",
                 metavar="TIME",
-                changing="Time limit of an attempt; - is no limit.",
+                changing="Time limit of an attempt; - removes it.",
             ),
         ),
     )

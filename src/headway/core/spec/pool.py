@@ -152,7 +152,7 @@ def _options(raw: object) -> dict[str, Any]:
     for reserved in BESIDE_OPTIONS:
         if reserved in options:
             word = "lease" if reserved == "lease_held_s" else "hosts"
-            raise BadInput(f'options: "{reserved}" is no option', f'write "{word}" beside "engine"')
+            raise BadInput(f'options: "{reserved}" is not an option', f'write "{word}" beside "engine"')
     try:
         size = len(json.dumps(options, allow_nan=False))
     except (TypeError, ValueError):

@@ -42,7 +42,7 @@ def check_reference(reference: object) -> str:
 
 
 def _no_reference(reference: object) -> BadInput:
-    return BadInput(f'"{str(reference)[:80]}" is no reference to a secret', "; ".join(SCHEMES.values()))
+    return BadInput(f'"{str(reference)[:80]}" is not a reference to a secret', "; ".join(SCHEMES.values()))
 
 
 def check_allowed(raw: object) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from headway_wire.tasks import split_key
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
 
-HEARD_S = 6.0  # A call that is made so long after somebody has begun to wait is answered by who knows of him.
+HEARD_S = 6.0  # A call that is made so long after somebody has begun to wait is answered by a server that knows of it.
 
 
 class Turns:
@@ -49,7 +49,7 @@ class Turns:
         """A node has heard from the server."""
         now = self.world.now
         cycle = self.simulation.servers[0].cycle
-        # Where there are several servers, one that has just lost the lead may not know of him.
+        # Where there are several servers, one that has just lost the lead may not know of it.
         if len(self.simulation.servers) == 1 and cycle is not None and cycle.book.view.free.shelf_of(node) is not None:
             self.heard.setdefault(node, []).append((sent_at, now))
         for duty in duties:
@@ -60,7 +60,7 @@ class Turns:
         self.ends[task] = self.world.now
 
     def born(self, node: str, task: str) -> None:
-        """Judge who begins in a place of which the server does not know yet that it is his."""
+        """Judge who begins in a place of which the server does not know yet whose it is."""
         job_id, attempt, _ = split_key(task)
         job = self.simulation.oracle.jobs[job_id]
         if not job.lined or job.number != attempt:

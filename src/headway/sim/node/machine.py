@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from headway.sim.run import Simulation
 
 SIGTERM, SIGKILL = 15, 9
-EARLY = 0.99  # Who has a slow clock must not be late for a step that his gang makes together.
+EARLY = 0.99  # Who has a slow clock must not be late for a step that its gang makes together.
 APART_S = 2.0
-SAVES_FIRST_S = 0.1  # Who is in the middle of a save looks so much later whether he may end.
+SAVES_FIRST_S = 0.1  # Who is in the middle of a save looks so much later whether it may end.
 
 
 @dataclass(frozen=True, slots=True)
