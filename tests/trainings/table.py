@@ -33,7 +33,8 @@ is taken from what Headway says, but for the account, which is held against it.
 - **account**: how often the steps told as lost were those of the journal. A machine that is gone took its last seconds
   with it: its steps are told as "at least", and right where no more were told than were lost, and all of which it had
   five seconds to tell. So are those of a job that was ended before its first save, where only that shows that the
-  epochs, or the bar, that it prints are its steps. [How it is known](../explanation/keeping-progress.md#the-account).
+  epochs, or the bar, that it prints are its steps. Ends that were brought about before the account was held to this are
+  in the other columns only. [How it is known](../explanation/keeping-progress.md#the-account).
 
 """
 COLUMNS = (

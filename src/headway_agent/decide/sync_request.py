@@ -162,6 +162,7 @@ def _report(state: NodeState, task: NodeTask, now: float) -> dict[str, Any]:
         report.update(cause=task.cause, detail=task.detail)
     elif task.phase == ENDED:
         report["outcome"] = _outcome(task, now)
+        unconfirmed_files.last_word(state, task.key, bool(task.duty.get("resume")))
         if unconfirmed_files.tells_steps(state, task.key):
             report["outcome"]["steps_told"] = True
         if task.began_s:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headway_agent.decide.decide import NodeState
     from headway_agent.decide.facts_and_acts import ArtifactStored, CheckpointBad, CheckpointStored, Dumped
 
+STEP = "step"
 STEPS_EVERY_S = 2.0  # How often a task's step is looked for, to ride along with other news,
 STEPS_ALONE_S = 5.0  # and when it goes without any.
 SAY_AGAIN_S = 1.0  # What a reply did not answer for is said again, but not as fast as the server replies.
@@ -35,6 +36,7 @@ class UnconfirmedFiles:
     under_way: set[str] = field(default_factory=set)  # Of these: said in a sync that has no reply yet.
     step: int | None = None
     printed_as: str = ""  # The unit in which its output tells its step; empty where something else does.
+    printed: dict[str, int] = field(default_factory=dict)  # The newest in the output that went into storage, by unit.
     tells: bool = False  # It tells its steps by itself, not only by what it saves.
     step_told: int | None = None
     idle: int | None = None  # The newest step that others of its gang have saved, when it had written nothing.
@@ -104,13 +106,27 @@ def stepped(state: NodeState, task: str, step: int, printed_as: str = "", by_its
     mine.printed_as = printed_as
     mine.tells = mine.tells or by_itself
     _seen_step(mine, step)
+    _count_printed(mine)
 
 
 def printed(state: NodeState, task: str, told: Mapping[str, int]) -> None:
-    """Output that went into storage tells these steps."""
+    """Output that went into storage tells these steps. Which of them are its own may be known a moment later only."""
+    if told:
+        mine = of(state, task)
+        mine.printed.update(told)
+        _count_printed(mine)
+
+
+def _count_printed(mine: UnconfirmedFiles) -> None:
+    if mine.printed_as in mine.printed:
+        _seen_step(mine, mine.printed[mine.printed_as])
+
+
+def last_word(state: NodeState, task: str, resumed: bool) -> None:
+    """Its end is told. Where it was over before anybody looked for its steps, its output has them."""
     mine = state.progress.get(task)
-    if mine is not None and mine.printed_as in told:
-        _seen_step(mine, told[mine.printed_as])
+    if mine is not None and mine.step is None and not resumed and STEP in mine.printed:
+        stepped(state, task, mine.printed[STEP], STEP)
 
 
 def tells_steps(state: NodeState, task: str) -> bool:

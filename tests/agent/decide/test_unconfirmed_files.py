@@ -250,6 +250,25 @@ def test_with_output_goes_the_step_that_it_tells(told: Stepped, printed: dict[st
     agent.decide(state, told, 10.0)
     agent.decide(state, shipped(**printed), 10.5)
     assert exchange(state, now=11.0)[0]["steps"] == {T: step}
+    other = a_going()
+    other.tasks[T].resumable = True
+    agent.decide(other, shipped(**printed), 10.0)
+    agent.decide(other, told, 10.5)
+    assert exchange(other, now=11.0)[0]["steps"] == {T: step}, "whichever is heard first"
+
+
+@pytest.mark.parametrize(("resumed", "said"), [(False, ({T: 9}, True)), (True, (None, None))])
+def test_who_is_over_before_anybody_looked_for_its_steps_has_them_in_its_output(resumed: bool, said: Any) -> None:
+    state = a_going()
+    state.tasks[T].resumable = True
+    if resumed:  # What its steps are called is known from what it was restored from, and to others.
+        state.tasks[T].duty = {**state.tasks[T].duty, "resume": {"step": 3}}
+    agent.decide(state, shipped(step=9, epoch=2), 10.5)
+    agent.decide(state, RankExited(T, Exit(0, 1)), 11.0)
+    agent.decide(state, TaskOver(T, {"0/out": 10}), 11.0)
+    assert phase(state) == "ended"
+    body = exchange(state, now=11.0)[0]
+    assert (body.get("steps"), body["reports"][0]["outcome"].get("steps_told")) == said
 
 
 def test_a_checkpoint_is_told_with_how_long_ago_it_was_saved() -> None:
