@@ -21,7 +21,7 @@ fitted to the very runs below, gave 34.48 and 1,429 s. `las` is given 100 preemp
 3. The patience of `fair`, two days, was compared on the first half of KTH with users' estimates: six hours give 79.6
 (worst 15,037), twelve 74.5 (25,334), one day 76.7 (25,028), two days 60.4 (24,432). A shorter one buys little of the
 worst case with much of the mean. It was set before that comparison, with figures of the whole log known, so the
-second half, told apart, is no held-out figure either.
+second half, told apart, is not a held-out figure either.
 """
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.engines.ssh_client import sockets_dir
+from headway.engines.ssh.client import sockets_dir
 from headway.settings import home_from
 from tests.certificates import certified
 from tests.netlab import Lab

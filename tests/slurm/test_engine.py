@@ -9,8 +9,8 @@ import pytest
 from headway.core.growth.grow import Order
 from headway.core.model import Pool, Resources
 from headway.engines.conformance import OrderedEngineConformance
-from headway.engines.slurm import KIND, SlurmEngine
-from headway.engines.slurm_script import job_name
+from headway.engines.slurm.engine import KIND, SlurmEngine
+from headway.engines.slurm.script import job_name
 from headway.settings import Settings
 from tests.slurmlab import SlurmLab
 from tests.waiting import wait_until

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from headway.engines.ssh_client import sockets_dir
+from headway.engines.ssh.client import sockets_dir
 from headway.settings import home_from
 from tests.living import Living
 from tests.netlab import Host, Lab

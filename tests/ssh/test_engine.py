@@ -15,8 +15,8 @@ from headway.core.model import Pool
 from headway.engines import agent_zip
 from headway.engines.conformance import EngineConformance
 from headway.engines.protocol import Sight
-from headway.engines.ssh import KIND, SshEngine
-from headway.engines.ssh_client import sockets_dir
+from headway.engines.ssh.client import sockets_dir
+from headway.engines.ssh.engine import KIND, SshEngine
 from headway.settings import Settings, home_from
 from tests.netlab import Lab
 from tests.waiting import wait_until

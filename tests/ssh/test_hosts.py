@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headway.engines.ssh_client import sockets_dir
+from headway.engines.ssh.client import sockets_dir
 from headway.settings import home_from
 from tests.netlab import Lab, need
 from tests.pythons import find_python

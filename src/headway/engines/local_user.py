@@ -1,8 +1,8 @@
 """Local nodes that run as another system user than the server: whose jobs they are can read none of its files.
 
 To the server such a node is a host that it reaches not by ssh but by becoming that user: as root directly, otherwise by
-sudo. What is done there is the same as on any host (ssh.py, and the agent's entrypoints/ssh_host.py). Nobody's storage
-folder is theirs: files travel through the server.
+sudo. What is done there is the same as on any host (ssh/engine.py, and the agent's entrypoints/ssh_host.py). Nobody's
+storage folder is theirs: files travel through the server.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from headway.core.spec.hosts import Host
 from headway.engines.checks import Check, check
 from headway.engines.local import FOR_AGENTS, LocalEngine, env_for_agents
 from headway.engines.protocol import Engine, Sightings
-from headway.engines.ssh import SshEngine
-from headway.engines.ssh_client import Silent
-from headway.engines.ssh_options import PATH, HostOptions
+from headway.engines.ssh.client import Silent
+from headway.engines.ssh.engine import SshEngine
+from headway.engines.ssh.options import PATH, HostOptions
 from headway.settings import Settings
 
 LOGIN = ("LANG", "LC_ALL", "TZ")
@@ -91,7 +91,7 @@ def check_user(settings: Settings, files: Sequence[Path]) -> None:
 
 
 class UserHost:
-    """This machine, as another user. Has what ssh.py asks of a host."""
+    """This machine, as another user. Has what ssh/engine.py asks of a host."""
 
     def __init__(self, options: HostOptions, user: pwd.struct_passwd) -> None:
         self.options, self._user = options, user

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headway.engines import local_kind, slurm, ssh
+from headway.engines import local_kind
 from headway.engines.kinds import EngineKind
+from headway.engines.slurm import engine as slurm
+from headway.engines.ssh import engine as ssh
 
 KINDS: tuple[EngineKind, ...] = (local_kind.KIND, slurm.KIND, ssh.KIND)

@@ -16,9 +16,9 @@ from headway.core.growth.grow import Order
 from headway.core.model import NodeId, Pool, Resources
 from headway.engines import agent_zip
 from headway.engines.local import LocalEngine
-from headway.engines.slurm import SlurmEngine
-from headway.engines.slurm_script import BEGIN
-from headway.engines.ssh import SshEngine
+from headway.engines.slurm.engine import SlurmEngine
+from headway.engines.slurm.script import BEGIN
+from headway.engines.ssh.engine import SshEngine
 from headway.settings import Settings, home_from
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "slurm-order.txt"

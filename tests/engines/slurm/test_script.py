@@ -18,8 +18,8 @@ import pytest
 from headway.core.errors import BadInput
 from headway.core.growth.grow import Order
 from headway.core.model import Pool, Resources
-from headway.engines.slurm import SlurmEngine, _from_columns, _from_json, read_options
-from headway.engines.slurm_script import BEGIN
+from headway.engines.slurm.engine import SlurmEngine, _from_columns, _from_json, read_options
+from headway.engines.slurm.script import BEGIN
 from headway.settings import Settings
 from tests.agent.sealed_home import HELLO, proven, seal
 from tests.certificates import certified

@@ -7,9 +7,9 @@ import pytest
 
 from headway.core.errors import BadInput
 from headway.core.model import Pool, Resources
-from headway.engines.ssh import is_loopback
-from headway.engines.ssh_client import SshHost
-from headway.engines.ssh_options import hosts_of, read_options
+from headway.engines.ssh.client import SshHost
+from headway.engines.ssh.engine import is_loopback
+from headway.engines.ssh.options import hosts_of, read_options
 
 
 def a_pool(**options: Any) -> Pool:

@@ -1,6 +1,6 @@
 """What can be said of a pool against the cluster as it is: why Slurm refuses its orders or would let them wait.
 
-Pure: the text of `sinfo` and `sacctmgr` comes in, findings for `doctor` go out. Who asks Slurm is slurm.py.
+Pure: the text of `sinfo` and `sacctmgr` comes in, findings for `doctor` go out. Who asks Slurm is engine.py.
 """
 
 from __future__ import annotations

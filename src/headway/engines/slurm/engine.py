@@ -25,7 +25,7 @@ from headway.engines.kinds import EngineKind, Surroundings
 from headway.engines.network_files import on_network
 from headway.engines.options import check_options, number, text
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings
-from headway.engines.slurm_check import (
+from headway.engines.slurm.cluster_checks import (
     GROUPS,
     NodeGroup,
     because,
@@ -37,7 +37,7 @@ from headway.engines.slurm_check import (
     reason,
     seconds,
 )
-from headway.engines.slurm_script import RESTARTS_MOST, job_name, sbatch_words, script
+from headway.engines.slurm.script import RESTARTS_MOST, job_name, sbatch_words, script
 from headway.settings import Settings
 
 KEYS = {

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from headway.core.errors import OperatorError, Unavailable
-from headway.engines.ssh_options import HostOptions
+from headway.engines.ssh.options import HostOptions
 
 KEPT_S = 600  # How long a connection stays when nobody uses it.
 ALIVE_EVERY_S, ALIVE_MISSED_MOST = 5, 3

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headway.core.model import Pool
-from headway.engines.ssh_client import Silent, SshHost, sockets_dir
-from headway.engines.ssh_options import hosts_of
+from headway.engines.ssh.client import Silent, SshHost, sockets_dir
+from headway.engines.ssh.options import hosts_of
 from tests.waiting import wait_until
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")

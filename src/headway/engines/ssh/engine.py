@@ -2,7 +2,7 @@
 
 All of ours on a host lies in one directory per server; the agent's pid file says whether it lives, so an engine that is
 made anew finds everything again. What the host itself answers about its processes is proof; silence is none.
-How ssh is called is in ssh_client.py, what a pool may say in ssh_options.py, what is done on the host in the agent's
+How ssh is called is in client.py, what a pool may say in options.py, what is done on the host in the agent's
 entrypoints/ssh_host.py.
 """
 
@@ -26,9 +26,9 @@ from headway.engines.agent_zip import AgentZip
 from headway.engines.agents import agent_flags, spelled
 from headway.engines.kinds import EngineKind, Surroundings
 from headway.engines.protocol import Engine, Request, Sight, Sighting, Sightings
-from headway.engines.ssh_check import host_checks
-from headway.engines.ssh_client import Silent, SshHost, sockets_dir
-from headway.engines.ssh_options import ALL, HostOptions, hosts_of, read_options
+from headway.engines.ssh.client import Silent, SshHost, sockets_dir
+from headway.engines.ssh.host_checks import host_checks
+from headway.engines.ssh.options import ALL, HostOptions, hosts_of, read_options
 from headway.settings import Home, Settings
 
 log = structlog.get_logger()

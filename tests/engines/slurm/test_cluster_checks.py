@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.core.model import Pool, Resources
-from headway.engines.slurm_check import because, findings, plain, read_books, read_groups, reason, seconds
+from headway.engines.slurm.cluster_checks import because, findings, plain, read_books, read_groups, reason, seconds
 
 SINFO = """batch*|up|2-00:00:00|3|4|4096|(null)|(null)|idle
 batch*|up|2-00:00:00|1|64|515072|gpu:a100:8(S:0-1)|a100,nvlink|mixed

@@ -1,0 +1,1 @@
+"""Nodes on machines that somebody can log in to by ssh."""
