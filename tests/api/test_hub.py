@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from headway.api.web.services import Hub
-from headway.control.leader.cycle import Published
+from headway.control.views.snapshot import Published
 
 
 async def woken(hub: Hub, after: int) -> bool:

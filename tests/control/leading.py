@@ -5,8 +5,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from headway.control.leader.cycle import Cycle, PendingCommand, Published
+from headway.control.leader.cycle import Cycle, PendingCommand
 from headway.control.state.transaction import Command
+from headway.control.views.snapshot import Published
 from headway.core.model import Pool
 from headway.core.protocol import read_sync
 from headway.features.loading import load

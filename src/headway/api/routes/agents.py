@@ -79,9 +79,9 @@ def _handing_out(router: APIRouter, services: Services, reach: Reach) -> None:
         A platform keeps what it was given (Slurm keeps the script). Once the node has called, or its order is over, it
         opens nothing any more.
         """
-        actor, book = actor_of(request), services.control.cycle.book
-        wanted = actor.kind == "newcomer" and actor.node not in book.nodes
-        if not wanted or order_of(actor.node) not in book.house.orders:
+        actor, snapshot = actor_of(request), services.control.snapshot
+        wanted = actor.kind == "newcomer" and actor.node not in snapshot.nodes
+        if not wanted or order_of(actor.node) not in snapshot.orders:
             raise NotAllowed(f'"{actor.node or actor.name}" is not a node that was ordered and has not called yet')
         return JSONResponse({"token": services.signer.token_for(actor.node)})
 
@@ -98,7 +98,7 @@ def _handing_out(router: APIRouter, services: Services, reach: Reach) -> None:
             "good_for_s": addresses.good_for_s,
             "urls": dict(zip(allowed, given, strict=True)),
             "headers": storage.put_headers() if method == "PUT" else {},
-            "storage": services.control.cycle.storage.get("mark", ""),  # The place to which these lead.
+            "storage": services.control.snapshot.storage_mark,  # The place to which these lead.
         }
         return JSONResponse(answer)
 

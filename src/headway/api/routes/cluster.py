@@ -105,7 +105,7 @@ def _rest(router: APIRouter, services: Services) -> None:
     @router.get("/licences", responses=LICENCES)
     async def licences(request: Request) -> Response:
         """How many there are of each licence."""
-        found = dict(services.control.cycle.book.house.licences)
+        found = dict(services.control.snapshot.licences)
         return JSONResponse({"licences": found if actor_of(request).belongs else {}})
 
     @router.patch("/licences", openapi_extra=body({"type": "object"}), responses=LICENCES)
@@ -134,14 +134,14 @@ def _rest(router: APIRouter, services: Services) -> None:
     @router.post("/nodes/{node}/revoke", responses=ANY)
     async def revoke_token(node: str) -> Response:
         """Let the token of a node be good for nothing any more. Its engine hands it a new one, where it can."""
-        known = services.control.cycle.book.nodes.get(node)
+        known = services.control.snapshot.nodes.get(node)
         if known is None:
             raise NotFound(f'no node "{node[:80]}"', "headway nodes")
         async with revoking:
             services.signing.know(await run_in_threadpool(revoke, services.store, node))
-        house = services.control.cycle.book.house
-        pool = house.pools.get(known.pool)
-        again = pool is not None and not house.is_ordered(pool)
+        snapshot = services.control.snapshot
+        pool = snapshot.pools.get(known.pool)
+        again = pool is not None and not snapshot.is_ordered(pool)
         return JSONResponse({"node": {"id": node, "pool": known.pool, "given_again": again}})
 
     @router.post("/nodes/{node}/{how}", openapi_extra=body({"type": "object"}), responses=ANY)

@@ -126,7 +126,7 @@ def _repeats(router: APIRouter, services: Services) -> None:
         user, key = actor_of(request).name, own_key(request, key)
         command = Submit((spec,), user, services.new_id, key, digest_of(about) if key else "", like=of.id)
         ids = await services.do(command)
-        job = services.control.cycle.book.jobs.get(ids[0]) or await find_job(services, request, ids[0])
+        job = services.control.snapshot.jobs.get(ids[0]) or await find_job(services, request, ids[0])
         return JSONResponse({"job": job_views.summary(job, now=services.now())}, 201)
 
     @router.post("/jobs/{ref}/fork", status_code=201, openapi_extra=FORK, responses=MADE)

@@ -60,7 +60,7 @@ def _submitting(router: APIRouter, services: Services, look: Look) -> None:
             job = await look.find(request, element(ids[0], 0))
             made = {"id": ids[0], "name": spec.name, "count": spec.wishes.array, "states": {}}
             return JSONResponse({"job": job_views.summary(job, now=services.now()), "array": made}, 201)
-        job = services.control.cycle.book.jobs.get(ids[0]) or await look.find(request, ids[0])
+        job = services.control.snapshot.jobs.get(ids[0]) or await look.find(request, ids[0])
         return JSONResponse({"job": job_views.summary(job, now=services.now())}, 201)
 
     @router.post("/jobs/batch", status_code=201, openapi_extra=BATCH, responses=BATCH_MADE)
@@ -150,8 +150,8 @@ def _waiting(router: APIRouter, services: Services, look: Look) -> None:
         deadline = services.mono() + timeout_s
         while not job.state.ended and (left_s := deadline - services.mono()) > 0 and not services.hub.closed:
             seq = services.hub.last_seq
-            # In the book, it has not ended; out of it, the store knows how (or will, when the commit is done).
-            if not services.leading or job.id not in services.control.cycle.book.jobs:
+            # Where the leader holds it, it has not ended; otherwise the store knows how.
+            if not services.leading or job.id not in services.control.snapshot.jobs:
                 job = await look.find(request, job.id)
             if not job.state.ended:
                 await services.hub.events_after(seq, left_s)

@@ -149,7 +149,7 @@ def _held(services: Services, request: Request, ref: str) -> Job | None:
     """A job that is going, by its id, if the caller may see it: found without a look into the store."""
     if not services.leading:
         return None
-    job: Job | None = services.control.cycle.book.active.get(ref)
+    job: Job | None = services.control.snapshot.active(ref)
     return job if job is not None and actor_of(request).sees(job.spec.project) else None
 
 

@@ -56,7 +56,7 @@ def _plans(router: APIRouter, services: Services) -> None:
         plan = await services.do(PlanQueue(limit))
         projects = actor_of(request).projects
         if projects is not None:
-            known = services.control.cycle.book.jobs
+            known = services.control.snapshot.jobs
             seen = [each for each in plan["jobs"] if (job := known.get(each["id"])) and job.spec.project in projects]
             plan = {**plan, "jobs": seen}
         return JSONResponse(plan)

@@ -66,11 +66,11 @@ def _about(services: Services, projects: frozenset[str] | None) -> dict[str, Any
     glance = store.glance()
     servers = [show_server(each, glance) for each in listed(store.servers(), glance.now)]
     if services.leading:
-        cycle = services.control.cycle
-        troubles = [f"{what}: {said}" for what, said in dict(cycle.troubles).items()]
-        for node, session in sorted(dict(cycle.sessions).items()):
-            troubles += [f"node {node}: {what}: {said}" for what, said in sorted(dict(session.troubles).items())]
-        epoch = cycle.epoch
+        snapshot = services.control.snapshot
+        troubles = [f"{what}: {said}" for what, said in snapshot.troubles.items()]
+        for node, found in sorted(snapshot.node_troubles.items()):
+            troubles += [f"node {node}: {what}: {said}" for what, said in sorted(found.items())]
+        epoch = snapshot.epoch
     elif glance.lead is None or glance.lead.until <= glance.now:
         troubles = ["servers: none leads at the moment"]
     if services.storage.trouble:

@@ -80,7 +80,7 @@ class Reach:
 
     def _lives(self, job: JobId, attempt: str) -> bool:
         if self._services.leading:
-            held = self._services.control.cycle.book.active.get(job)
+            held = self._services.control.snapshot.active(job)
         else:
             held = next((each for each in self._services.store.jobs([job]) if each.alive), None)
         return held is not None and attempt == str(held.number)
@@ -99,7 +99,7 @@ class Reach:
     def _of_living(self, actor: Actor, key: str) -> bool:
         """Whether a key lies in the folder of an attempt that goes on, there: the fence for objects."""
         top, job, attempt, *rest = [*key.split("/"), "", "", ""]
-        held = self._services.control.cycle.book.active.get(job)
+        held = self._services.control.snapshot.active(job)
         if top != "jobs" or not rest[0] or held is None or attempt != str(held.number):
             return False
         return any(actor.kind != "agent" or task.node == actor.node for task in held.alive)
@@ -121,10 +121,7 @@ class Reach:
     def _here(self, node: str) -> dict[JobId, Job]:
         """The jobs with a task that holds a place on this node."""
         if self._services.leading:
-            book = self._services.control.cycle.book
-            # Copied in one step: the control thread goes on changing it.
-            ids = {job for job, _ in list(book.on_node.get(node, {}).values())}
-            return {id: job for id in ids if (job := book.jobs.get(id)) is not None}
+            return self._services.control.snapshot.jobs_on(node)
         # A server that does not lead has no book; it looks into the store, now and then.
         at = self._services.mono()
         if at - self._read_at > READ_EVERY_S:

@@ -30,8 +30,7 @@ class Look:
         if job.state is State.QUEUED and services.leading:
             sentence = (await services.do(Why(job.id)))["sentence"]
         if complete:
-            sessions = dict(services.control.cycle.sessions) if services.leading else {}
-            troubles = {node: dict(session.troubles) for node, session in sessions.items() if session.troubles}
+            troubles = services.control.snapshot.node_troubles if services.leading else {}
             return await run_in_threadpool(
                 job_views.detail, services.store, job, sentence, services.now(), services.price(), troubles
             )

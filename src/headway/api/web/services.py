@@ -23,12 +23,12 @@ from headway.api.web.token_cache import Badges, Recorder
 from headway.control.access.audit import Recorded, recording
 from headway.control.access.sealing import KeyRing
 from headway.control.access.signing_keys import Signing
-from headway.control.leader.cycle import Published
 from headway.control.leader.election import Away
 from headway.control.leader.thread import ControlThread
 from headway.control.state.feature import NONE, Features
 from headway.control.state.transaction import Command
 from headway.control.views.files import price_of
+from headway.control.views.snapshot import Published
 from headway.core.access.tokens import Signer
 from headway.core.files.lost_work import Price
 from headway.core.model import JobId, Node
@@ -217,7 +217,7 @@ class Services:
     def price(self) -> Price:
         """What a second of an attempt costs, as the pools say."""
         known = {pool.name: pool for pool in self.store.pools()} if not self.leading else None
-        pools = self.control.cycle.book.house.pools if known is None else known
+        pools = self.control.snapshot.pools if known is None else known
         return price_of(pools, lambda: {node.id: node.pool for node in self.store.nodes()})
 
     async def do(self, command: Command) -> Any:

@@ -28,8 +28,8 @@ from headway.control.state.feature import NONE, Beat, Features
 from headway.control.state.forecast_cache import at_once
 from headway.control.state.transaction import Command, Transaction
 from headway.control.state.working_copy import WorkingCopy, read_book
+from headway.control.views.snapshot import Published, first_snapshot, next_snapshot, with_troubles
 from headway.core.errors import BadInput, HeadwayError, Unavailable, Unfinished
-from headway.core.files.checkpoints import Checkpoint
 from headway.core.growth.node_orders import order_of
 from headway.core.job.events import Event
 from headway.core.model import JobId, NodeId, Pool
@@ -38,7 +38,7 @@ from headway.core.scheduling.scheduler import View
 from headway.core.spec.engine import Engines
 from headway.core.units import show_duration
 from headway.settings import Settings
-from headway.store.protocol import Committed, LeaderLost, LogRange, Store
+from headway.store.protocol import Committed, LeaderLost, Store
 from headway_wire import digests, kinds
 from headway_wire.reply import Reply, StorageTold
 from headway_wire.storage_marks import is_here
@@ -61,17 +61,6 @@ class PendingCommand:
     tries: int = 0
     alone: bool = False  # Others that it shared a commit with could not be saved.
     request: str = ""  # The id of the call that it came with.
-
-
-@dataclass
-class Published:
-    """What a cycle has to tell the rest of the server, after the commit."""
-
-    last_seq: int
-    logs: tuple[LogRange, ...] = ()
-    loose_keys: tuple[str, ...] = ()  # Storage objects that may be nobody's now.
-    jobs: tuple[JobId, ...] = ()  # Jobs that changed.
-    dropped: tuple[Checkpoint, ...] = ()  # Checkpoints that retention let go.
 
 
 class Cycle:
@@ -101,6 +90,7 @@ class Cycle:
         self.given = tuple(pools)
         self.epoch = epoch
         self.book: WorkingCopy = self._read_book(None, 0.0, None)
+        self.snapshot = first_snapshot(self.book, epoch, self.storage.get("mark", ""))  # What other threads see.
         self.use_saved_at = mono
         self.sessions: dict[NodeId, Session] = {}
         self.publish = publish
@@ -166,11 +156,13 @@ class Cycle:
         few = len(tx.new) <= FEW
         if few:
             self._enter_new(tx, committed)
+        self._show()
         for ask in good:
             if ask not in again:
                 ask.done(ask.result)
         if not few:
             self._enter_new(tx, committed)
+            self._show()
         left = self.plan_due and not place
         self.plan_due = left or again_due or bool(tx.new)
         if not tx.empty:
@@ -271,6 +263,7 @@ class Cycle:
         self.plan_due = False  # The next tick tries again; until then nothing turns in vain.
         self.troubles["store"] = error.message
         self.away_since = tx.now if self.away_since is None else self.away_since
+        self.snapshot = with_troubles(self.snapshot, self.troubles, self.sessions)
         for ask in asks:
             ask.failed(error)
 
@@ -301,11 +294,18 @@ class Cycle:
                 return
             self.doubtful = False
             self.plan_due = True
+            fresh = first_snapshot(self.book, self.epoch, self.snapshot.storage_mark)
+            self.snapshot = with_troubles(fresh, self.troubles, self.sessions)
             self.book.trail.take_over(trail, self.book.jobs)
             self.book.ordering, self.book.silent = ordering, silent
             for session in self.sessions.values():
                 if session.closed and session.node in self.book.nodes:
                     self.book.saw_node(self.book.nodes[session.node], False, session.closed)
+
+    def _show(self) -> None:
+        """Let other threads see what is saved. What is in doubt is not shown: it is read again first."""
+        if not self.doubtful:
+            self.snapshot = next_snapshot(self.snapshot, self.book)
 
     def _enter_new(self, tx: Transaction, committed: Committed) -> None:
         accepted = [change.job for change in tx.new if change.job.id not in committed.stale]
@@ -478,6 +478,7 @@ class Cycle:
             for session in self.sessions.values():
                 session.heard_at = mono
         self.last_tick, self.ticked_at = mono, now
+        self.snapshot = with_troubles(self.snapshot, self.troubles, self.sessions)
         if self.listening_since is None:
             self.listening_since = now
         self.follow = {job: until for job, until in self.follow.items() if until > mono}

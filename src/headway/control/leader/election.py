@@ -18,6 +18,7 @@ import structlog
 from headway.control.leader.clock import boottime_s
 from headway.control.leader.cycle import Cycle
 from headway.control.views.servers import is_there, listed
+from headway.control.views.snapshot import Snapshot
 from headway.core.errors import HeadwayError, Unavailable, for_log
 from headway.core.job.events import Event
 from headway.store.protocol import Batch, Glance, Lead, ServerSeen, Store
@@ -68,6 +69,10 @@ class Away:
 
     @property
     def cycle(self) -> Cycle:
+        self._refuse()
+
+    @property
+    def snapshot(self) -> Snapshot:
         self._refuse()
 
     def now(self) -> float:

@@ -21,6 +21,7 @@ from headway.control.leader.cycle import Cycle, PendingCommand
 from headway.control.nodes.sync import Sync
 from headway.control.state import requests
 from headway.control.state.transaction import Command
+from headway.control.views.snapshot import Snapshot
 from headway.core.errors import HeadwayError, Unavailable, Unfinished, for_log
 from headway.core.units import show_duration
 from headway.store.protocol import LeaderLost
@@ -71,6 +72,11 @@ class ControlThread:
         self._stopping = True
         self._wake.set()
         self._thread.join(timeout=30)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is saved, as every thread may see it."""
+        return self.cycle.snapshot
 
     @property
     def alive(self) -> bool:

@@ -71,6 +71,8 @@ class WorkingCopy:
     behind: dict[str, JobId] = field(default_factory=dict)  # By the key of a task: who takes its place.
     called_back: set[JobId] = field(default_factory=set)  # Their nodes are asked to give them back if not begun.
     touched: set[NodeId] = field(default_factory=set)  # Nodes whose duties may have changed since the last publishing.
+    changed_jobs: set[JobId] = field(default_factory=set)  # Since the last snapshot; see views/snapshot.py.
+    changed_nodes: set[NodeId] = field(default_factory=set)  # They, or what holds a place there.
     features: Features = NONE
     tables: dict[str, Mapping[Key, Any]] = field(default_factory=dict)  # Held rows. Replaced, never changed.
     memories: dict[str, Any] = field(default_factory=dict)  # What features remember beside them, by feature.
@@ -96,6 +98,7 @@ class WorkingCopy:
 
     def saw_node(self, node: Node, open_: bool = True, because: str = "") -> None:
         self.nodes[node.id] = node
+        self.changed_nodes.add(node.id)
         if open_:
             self.shut.pop(node.id, None)
         else:
@@ -112,6 +115,7 @@ class WorkingCopy:
     def lost_node(self, node: NodeId) -> None:
         self.silent.pop(node, None)
         self.nodes.pop(node, None)
+        self.changed_nodes.add(node)
         self.shut.pop(node, None)
         self.view.lost_node(node)
 
@@ -122,6 +126,7 @@ class WorkingCopy:
 
     def _drop(self, job: Job) -> None:
         self.jobs.pop(job.id, None)
+        self.changed_jobs.add(job.id)
         if job.array_id is not None and (elements := self.arrays.get(job.array_id)) is not None:
             elements.pop(job.id, None)
             if not elements:
@@ -130,6 +135,7 @@ class WorkingCopy:
         for task in job.alive:
             self.on_node.get(task.node, {}).pop(task_key(job.id, job.number, task.index), None)
             self.touched.add(task.node)
+            self.changed_nodes.add(task.node)
         if job.lined and job.attempt is not None:
             self.behind.pop(job.attempt.tasks[0].behind, None)
             self.called_back.discard(job.id)
@@ -138,6 +144,7 @@ class WorkingCopy:
         if job.state.ended:
             return
         self.jobs[job.id] = job
+        self.changed_jobs.add(job.id)
         if job.array_id is not None:
             self.arrays.setdefault(job.array_id, {})[job.id] = None
         if job.state is not State.QUEUED:
@@ -146,6 +153,7 @@ class WorkingCopy:
             key = task_key(job.id, job.number, task.index)
             self.on_node.setdefault(task.node, {})[key] = (job.id, task.index)
             self.touched.add(task.node)
+            self.changed_nodes.add(task.node)
         if job.lined and job.attempt is not None:
             self.behind[job.attempt.tasks[0].behind] = job.id
 

@@ -35,7 +35,7 @@ def routes(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["schedules"])
 
     def find(name: str) -> Schedule | None:
-        return services.control.cycle.book.held(SCHEDULES).get((name,))
+        return services.control.snapshot.held(SCHEDULES).get((name,))
 
     def own(request: Request, name: str) -> None:
         known = find(name)
@@ -46,7 +46,7 @@ def routes(services: Services) -> APIRouter:
     @router.get("/schedules", responses=LIST)
     async def schedules(request: Request) -> Response:
         """All schedules, with when each is due next."""
-        known, sees = services.control.cycle.book.held(SCHEDULES), actor_of(request).sees
+        known, sees = services.control.snapshot.held(SCHEDULES), actor_of(request).sees
         return JSONResponse(
             {"schedules": [show_schedule(each) for _, each in sorted(known.items()) if sees(each.spec.project)]}
         )

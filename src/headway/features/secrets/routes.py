@@ -114,7 +114,7 @@ def _job_of(services: Services, request: Request, key: object) -> Job:
         name, attempt, index = split_key(str(key))
     except ValueError:
         raise BadInput(f'task: "{str(key)[:80]}" is none') from None
-    job = services.control.cycle.book.active.get(name)
+    job = services.control.snapshot.active(name)
     alive = job.alive if job is not None and job.number == attempt else ()
     there = any(task.index == index and (actor.kind != "agent" or task.node == actor.node) for task in alive)
     if job is None or not there:

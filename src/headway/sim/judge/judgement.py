@@ -36,6 +36,11 @@ def check_working_copy(simulation: Simulation) -> None:
     _same("waiting jobs", _waiting(kept), _waiting(fresh))
     _same("rooms", _rooms(kept), _rooms(fresh))
     _same("features' rows", kept.tables, fresh.tables)
+    shown = cycle.snapshot
+    _same("shown jobs", dict(shown.jobs), fresh.jobs)
+    _same("shown nodes", dict(shown.nodes), fresh.nodes)
+    _same("shown tasks", dict(shown.tasks), _filled(fresh.on_node))
+    _same("shown rows of features", dict(shown.tables), fresh.tables)
 
 
 def _same(what: str, kept: object, fresh: object) -> None:
