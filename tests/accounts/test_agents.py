@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from headway.control.nodes import orders
+from headway.control.state.transaction import Transaction
 from headway.core.access.tokens import Signer
 from headway.core.growth.node_orders import NodeOrder
 from tests.api.serving import Answer, Serving
@@ -163,15 +165,18 @@ def enrol(server: Serving, code: str) -> Answer:
     return server.ask("POST", "/agent/token", b"", {"Authorization": f"Bearer {code}"})
 
 
-def test_an_ordered_node_is_given_its_token_until_it_has_called(
-    server: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Order:
+    """Have an order, as the leader saves one before it asks its engine."""
+
+    def apply(self, tx: Transaction) -> None:
+        orders.put(tx, NodeOrder("lab-ab12", "lab", 1, 0.0))
+
+
+def test_an_ordered_node_is_given_its_token_until_it_has_called(server: Serving) -> None:
     """What Slurm keeps of an order is a code that opens nothing else, and nothing at all once the node is there."""
-    code, house = server.services.signer.code_for("lab-ab12-0"), server.services.control.cycle.book.house
-    monkeypatch.setattr(house, "orders", {})
+    code = server.services.signer.code_for("lab-ab12-0")
     assert enrol(server, code).status == 403, "no such order, or it is over"
-    order = NodeOrder("lab-ab12", "lab", 1, 0.0)
-    monkeypatch.setattr(house, "orders", {"lab-ab12": order})
+    server.control.do(Order()).result()
     token = enrol(server, code).json["token"]
     assert token == server.services.signer.token_for("lab-ab12-0")
     assert enrol(server, code).json["token"] == token, "the answer was lost"

@@ -73,3 +73,15 @@ class Unavailable(OperatorError):
 
 class ServerTaken(OperatorError):
     kind = "server-taken"
+
+
+class NotLeader(HeadwayError):
+    """This server does not lead; another one does, at `leader` (empty where none is known)."""
+
+    status = 421
+    kind = "not-leader"
+
+    def __init__(self, leader: str = "") -> None:
+        where = f"the leader is at {leader}" if leader else "at the moment no server does"
+        super().__init__(f"this server does not lead; {where}")
+        self.leader = leader

@@ -26,7 +26,7 @@ from headway.control.access.accounts import (
     new_token,
 )
 from headway.control.access.audit import recording
-from headway.control.state.transaction import Command
+from headway.control.views.leader_port import Asked
 from headway.core.access.accounts import EXPIRES_S_MAX, Token, User, check_name
 from headway.core.errors import BadInput, Conflict, NotAllowed, NotFound
 from headway.core.fields import check_keys
@@ -48,7 +48,7 @@ async def _body(services: Services, request: Request, *keys: str) -> dict[str, A
     return body
 
 
-async def _do(services: Services, command: Command) -> Any:
+async def _do(services: Services, command: Asked) -> Any:
     if not services.shared:
         raise Conflict("nobody signs in on this server", 'set accounts = "on" to make it a shared one')
     try:

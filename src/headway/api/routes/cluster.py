@@ -6,8 +6,7 @@ A change names only the words that change; null takes a word away.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -19,7 +18,6 @@ from headway.api.web.schemas import ANY, LICENCES, POOL, POOLS, QUEUE, QUEUES, b
 from headway.api.web.services import Services, settled
 from headway.control.access.signing_keys import revoke
 from headway.control.cluster.commands import CLOSING, CloseNode, DropPool, DropQueue, SetLicences, SetPool, SetQueue
-from headway.control.leader.cycle import Cycle
 from headway.control.nodes.release import ReleaseNode
 from headway.control.views import cluster as cluster_views
 from headway.core.errors import BadInput, NotFound
@@ -36,25 +34,11 @@ def routes(services: Services) -> APIRouter:
     return router
 
 
-async def on_control(services: Services, look: Any) -> Any:
-    """What a look at the working copy finds, taken on the thread that owns it."""
-    future: Future[Any] = Future()
-
-    def work(cycle: Cycle) -> None:
-        try:
-            future.set_result(look(cycle))
-        except Exception as error:
-            future.set_exception(error)
-
-    services.control.run(work, future.set_exception)
-    return await settled(future)
-
-
 def _queues(router: APIRouter, services: Services) -> None:
     @router.get("/queues", responses=QUEUES)
     async def queues(request: Request) -> Response:
         """All queues: their rules, what waits in them and what they hold. Who is in no project sees none."""
-        found = await on_control(services, lambda cycle: cluster_views.queues(cycle.book))
+        found = await settled(services.control.look(cluster_views.queues))
         return JSONResponse({"queues": found if actor_of(request).belongs else []})
 
     @router.patch("/queues/{name}", openapi_extra=body(QUEUE), responses=ANY)
@@ -75,7 +59,7 @@ def _pools(router: APIRouter, services: Services) -> None:
     @router.get("/pools", responses=POOLS)
     async def pools(request: Request) -> Response:
         """All pools: what they are, and what their nodes have free. How they are reached, for admins of the server."""
-        actor, found = actor_of(request), await on_control(services, lambda cycle: cluster_views.pools(cycle.book))
+        actor, found = actor_of(request), await settled(services.control.look(cluster_views.pools))
         if not actor.admin:
             found = [{**each, "rules": without_ways(each["rules"])} for each in found if actor.belongs]
         return JSONResponse({"pools": found})

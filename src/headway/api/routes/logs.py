@@ -138,7 +138,7 @@ class Tails:
         for old in [each for each, at in told.items() if at <= now - TOLD_AGAIN_S]:
             del told[old]
         told[job] = now
-        services.control.run(lambda cycle: cycle.follow_log(job, now + FOLLOWED_S, services.control.now()))
+        services.control.follow_log(job, FOLLOWED_S)
 
 
 def _size_of(found: tuple[Job, LogPiece]) -> int:

@@ -18,8 +18,8 @@ from headway.api.web.submit_rights import Admission
 from headway.control.jobs.change import ChangeJob, EachOf
 from headway.control.jobs.commands import Stop
 from headway.control.jobs.plan_query import PlanJob, PlanQueue
-from headway.control.state.transaction import Command
 from headway.control.views import cluster as cluster_views
+from headway.control.views.leader_port import Asked
 from headway.core.errors import NotFound
 from headway.core.fields import check_keys
 from headway.core.model import JobId
@@ -94,7 +94,7 @@ def _arrays(router: APIRouter, services: Services) -> None:
         check(request, newest[0].spec.project)
         return found
 
-    async def each(request: Request, array: str, make: Callable[[JobId], Command]) -> Response:
+    async def each(request: Request, array: str, make: Callable[[JobId], Asked]) -> Response:
         await shown(request, array)
         changed = await services.do(EachOf(array, make))
         return JSONResponse({"array": await shown(request, array), "changed": changed})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -13,9 +12,8 @@ from starlette.responses import JSONResponse, Response
 from headway.api.web.gate import actor_of
 from headway.api.web.schemas import ANY
 from headway.api.web.services import Services, settled
-from headway.control.leader.cycle import Cycle
-from headway.control.views.cluster import show_server
-from headway.control.views.jobs import show_event, show_node
+from headway.control.views import cluster as cluster_views
+from headway.control.views.jobs import show_event
 from headway.control.views.servers import listed
 from headway.core.access.tokens import proof
 
@@ -51,12 +49,9 @@ def routes(services: Services) -> APIRouter:
         actor = actor_of(request)
         if not actor.belongs:
             return JSONResponse({"nodes": []})
-        future: Future[list[Any]] = Future()
-        services.control.run(
-            lambda cycle: future.set_result(_nodes(cycle, services.mono())), failed=future.set_exception
-        )
+        found = await settled(services.control.look(lambda memory: cluster_views.nodes(memory, services.mono())))
         hidden = {} if actor.admin else {"address": ""}
-        return JSONResponse({"nodes": [{**each, **hidden} for each in await settled(future)]})
+        return JSONResponse({"nodes": [{**each, **hidden} for each in found]})
 
     return router
 
@@ -64,7 +59,7 @@ def routes(services: Services) -> APIRouter:
 def _about(services: Services, projects: frozenset[str] | None) -> dict[str, Any]:
     store, troubles, epoch = services.store, [], None
     glance = store.glance()
-    servers = [show_server(each, glance) for each in listed(store.servers(), glance.now)]
+    servers = [cluster_views.show_server(each, glance) for each in listed(store.servers(), glance.now)]
     if services.leading:
         snapshot = services.control.snapshot
         troubles = [f"{what}: {said}" for what, said in snapshot.troubles.items()]
@@ -90,14 +85,3 @@ def _about(services: Services, projects: frozenset[str] | None) -> dict[str, Any
         # Of no project, so shown to those alone who see all of them.
         "happened": [show_event(each) for each in store.happenings(HAPPENINGS)] if projects is None else [],
     }
-
-
-def _nodes(cycle: Cycle, mono: float) -> list[Any]:
-    shown = []
-    for node in cycle.book.nodes.values():
-        session = cycle.session(node.id, mono)
-        tasks = len(cycle.book.on_node.get(node.id, {}))
-        shown.append(
-            show_node(node, cycle.book.view.rooms.get(node.id), tasks, mono - session.heard_at, session.silent)
-        )
-    return shown

@@ -16,8 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headway.api.web import problems
 from headway.api.web.feature_routes import RouteTable
 from headway.api.web.leader_connections import LeaderWire, LeaderWires
-from headway.control.leader.election import NotLeader
-from headway.core.errors import BadInput, Unavailable
+from headway.core.errors import BadInput, NotLeader, Unavailable
 
 LEADER_S_MAX = 8.0  # How long a request waits for a leader.
 AGENT_S_MAX = 2.0

@@ -11,10 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
-from headway.control.leader.election import NotLeader
 from headway.control.nodes.sync import StaleAgent
 from headway.control.server.safe_log import error_id
-from headway.core.errors import HeadwayError
+from headway.core.errors import HeadwayError, NotLeader
 
 log = structlog.get_logger()
 MEDIA = "application/problem+json"

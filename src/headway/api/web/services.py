@@ -23,11 +23,9 @@ from headway.api.web.token_cache import Badges, Recorder
 from headway.control.access.audit import Recorded, recording
 from headway.control.access.sealing import KeyRing
 from headway.control.access.signing_keys import Signing
-from headway.control.leader.election import Away
-from headway.control.leader.thread import ControlThread
 from headway.control.state.feature import NONE, Features
-from headway.control.state.transaction import Command
 from headway.control.views.files import price_of
+from headway.control.views.leader_port import Asked, LeaderPort
 from headway.control.views.snapshot import Published
 from headway.core.access.tokens import Signer
 from headway.core.files.lost_work import Price
@@ -131,7 +129,7 @@ class Services:
     settings: Settings
     store: Store
     storage: Storage
-    control: ControlThread | Away
+    control: LeaderPort
     hub: Hub
     token: str
     agent_zip: bytes
@@ -154,9 +152,9 @@ class Services:
 
     @property
     def leading(self) -> bool:
-        return isinstance(self.control, ControlThread)
+        return self.control.leads
 
-    def stand(self, control: ControlThread | Away, parts: dict[str, Any] | None = None) -> None:
+    def stand(self, control: LeaderPort, parts: dict[str, Any] | None = None) -> None:
         """Lead from now on, or no longer. What features knew before may no longer be so."""
         self.control = control
         self.parts = dict(parts) if parts is not None else {}
@@ -220,7 +218,7 @@ class Services:
         pools = self.control.snapshot.pools if known is None else known
         return price_of(pools, lambda: {node.id: node.pool for node in self.store.nodes()})
 
-    async def do(self, command: Command) -> Any:
+    async def do(self, command: Asked) -> Any:
         """Have a command done and saved; with the first of a change, who asked for it."""
         record = recording.get()
         if record is None or record.written:
@@ -232,8 +230,7 @@ class Services:
     def end_waiting(self) -> None:
         """Answer every held request, so that the server can end at once."""
         self.hub.let_all_go()
-        if self.leading and self.control.alive:
-            self.control.run(lambda cycle: cycle.let_all_go(self.control.now()))
+        self.control.let_all_go()
 
 
 async def settled(future: Future[Any]) -> Any:

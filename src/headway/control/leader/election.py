@@ -16,10 +16,9 @@ from typing import Any, NoReturn, Protocol
 import structlog
 
 from headway.control.leader.clock import boottime_s
-from headway.control.leader.cycle import Cycle
 from headway.control.views.servers import is_there, listed
 from headway.control.views.snapshot import Snapshot
-from headway.core.errors import HeadwayError, Unavailable, for_log
+from headway.core.errors import HeadwayError, NotLeader, Unavailable, for_log
 from headway.core.job.events import Event
 from headway.store.protocol import Batch, Glance, Lead, ServerSeen, Store
 
@@ -29,18 +28,6 @@ SURE = 0.9  # Share of the lease for which a leader itself relies on it: clocks 
 SEEN_EVERY_S = 5.0
 LOOKED_EVERY_S = 1.0  # How often the other servers are looked up.
 JOINED_WITHIN_S = 10.0
-
-
-class NotLeader(HeadwayError):
-    """This server does not lead; another one does, at `leader` (empty where none is known)."""
-
-    status = 421
-    kind = "not-leader"
-
-    def __init__(self, leader: str = "") -> None:
-        where = f"the leader is at {leader}" if leader else "at the moment no server does"
-        super().__init__(f"this server does not lead; {where}")
-        self.leader = leader
 
 
 class Term(Protocol):
@@ -63,13 +50,10 @@ class Away:
     """Stands where the control thread stands in a leader."""
 
     alive = True
+    leads = False
 
     def __init__(self, leader: Callable[[], str]) -> None:
         self._leader = leader
-
-    @property
-    def cycle(self) -> Cycle:
-        self._refuse()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -83,6 +67,15 @@ class Away:
 
     def run(self, work: Any, failed: Any = None) -> NoReturn:
         self._refuse()
+
+    def look(self, view: Any) -> NoReturn:
+        self._refuse()
+
+    def follow_log(self, job: str, for_s: float) -> None:
+        """Whoever leads has its own followers."""
+
+    def let_all_go(self) -> None:
+        """Nobody's call is held here."""
 
     def sync(self, body: Any) -> NoReturn:
         raise NotLeader(self._leader())

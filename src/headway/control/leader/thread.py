@@ -21,8 +21,10 @@ from headway.control.leader.cycle import Cycle, PendingCommand
 from headway.control.nodes.sync import Sync
 from headway.control.state import requests
 from headway.control.state.transaction import Command
+from headway.control.views.leader_port import Found, LeaderMemory
 from headway.control.views.snapshot import Snapshot
 from headway.core.errors import HeadwayError, Unavailable, Unfinished, for_log
+from headway.core.model import JobId
 from headway.core.units import show_duration
 from headway.store.protocol import LeaderLost
 from headway_wire.reply import Reply
@@ -39,6 +41,8 @@ RIDE = 2  # In a stream, agents' calls wait so many `gather_s` more for a comman
 
 class ControlThread:
     """`do` for a command and its result, `sync` for an agent's call, `run` for anything else on that thread."""
+
+    leads = True
 
     def __init__(
         self,
@@ -127,6 +131,29 @@ class ControlThread:
     def run(self, work: Callable[[Cycle], None], failed: Fail | None = None) -> None:
         """Run something on the control thread, between two turns; or tell that it will never be."""
         self._put(lambda: work(self.cycle), failed or _ignore)
+
+    def look(self, view: Callable[[LeaderMemory], Found]) -> Future[Found]:
+        """What a view finds in this thread's memory, between two turns."""
+        future: Future[Found] = _promise()
+
+        def work(cycle: Cycle) -> None:
+            try:
+                future.set_result(view(cycle))
+            except Exception as error:
+                _let_know(future.set_exception, error)
+
+        self.run(work, future.set_exception)
+        return future
+
+    def follow_log(self, job: JobId, for_s: float) -> None:
+        """Have the nodes of a job ship its output at once for so long."""
+        until = time.monotonic() + for_s
+        self.run(lambda cycle: cycle.follow_log(job, until, self.now()))
+
+    def let_all_go(self) -> None:
+        """The server is ending: no agent's call is held any longer."""
+        if self.alive:
+            self.run(lambda cycle: cycle.let_all_go(self.now()))
 
     def _put(self, call: Callable[[], PendingCommand | None], failed: Fail) -> None:
         self._check_open()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from headway.control.state.working_copy import WorkingCopy
+from headway.control.views.jobs import show_node
+from headway.control.views.leader_port import LeaderMemory
 from headway.control.views.servers import is_there
 from headway.core.spec.pool import show_pool
 from headway.core.spec.queue import show_queue
 from headway.store.protocol import Glance, JobFilter, ServerSeen, Store
 
 
-def queues(book: WorkingCopy) -> list[dict[str, Any]]:
+def queues(memory: LeaderMemory) -> list[dict[str, Any]]:
+    book = memory.book
     held = Counter((job.spec.queue, True) for job in book.active.values())
     held.update((job.spec.queue, False) for job in (*book.view.backing_off.values(), *book.view.blocked.values()))
     for lane in book.view.lanes.values():
@@ -27,8 +30,17 @@ def queues(book: WorkingCopy) -> list[dict[str, Any]]:
     ]
 
 
-def pools(book: WorkingCopy) -> list[dict[str, Any]]:
-    shown = []
+def nodes(memory: LeaderMemory, mono: float) -> list[Mapping[str, Any]]:
+    book, shown = memory.book, []
+    for node in book.nodes.values():
+        session = memory.session(node.id, mono)
+        tasks = len(book.on_node.get(node.id, {}))
+        shown.append(show_node(node, book.view.rooms.get(node.id), tasks, mono - session.heard_at, session.silent))
+    return shown
+
+
+def pools(memory: LeaderMemory) -> list[dict[str, Any]]:
+    book, shown = memory.book, []
     for name in sorted(book.house.pools):
         nodes = [node for node in book.nodes.values() if node.pool == name]
         rooms = [room for node in nodes if (room := book.view.rooms.get(node.id)) is not None]

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from headway.control.nodes.sessions import Reply
 from headway.control.state.working_copy import WorkingCopy
 from headway.control.views.snapshot import Snapshot
 from headway.core.model import JobId, NodeId
-from headway.core.protocol.sync_request import SyncRequest
+from headway_wire.sync import SyncRequest
 
 Found = TypeVar("Found")
 
@@ -54,8 +53,8 @@ class LeaderPort(Protocol):
         """Have a command done and saved."""
         ...
 
-    def sync(self, request: SyncRequest) -> Future[Reply]:
-        """An agent's call."""
+    def sync(self, request: SyncRequest) -> Future[Any]:
+        """An agent's call; its reply."""
         ...
 
     def look(self, view: Callable[[LeaderMemory], Found]) -> Future[Found]:

@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headway.control.leader.election import NotLeader
 from headway.control.nodes.sync import StaleAgent
-from headway.core.errors import Unavailable
+from headway.core.errors import NotLeader, Unavailable
 from headway.sim.network import NoAnswer, SimCall
 from headway.sim.node.keeper import SOCKET_S, SimKeeper
 from headway.sim.node.uploader import SimUploader

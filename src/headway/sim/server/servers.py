@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from headway.control.leader.cycle import Cycle
-from headway.control.leader.election import Change, Leadership, NotLeader, told
+from headway.control.leader.election import Change, Leadership, told
 from headway.control.state.transaction import Command
-from headway.core.errors import Unavailable
+from headway.core.errors import NotLeader, Unavailable
 from headway.core.model import JobId
 from headway.sim.network import Answer, Fail
 from headway.sim.server.server import RESTART_S, WALL_0, Crashed, SimServer
