@@ -22,6 +22,8 @@ from bench.idle import cpu_s, memory_mb
 from bench.postgres import shared
 from bench.wires import Wire, open_wire, request
 from headway_agent.decide import decide as agent
+from headway_wire.reply import Reply
+from headway_wire.sync import Facts
 
 AGENTS = 2000
 TASKS_EACH = 5
@@ -58,7 +60,7 @@ class Agent:
         self._token = token
         self._free: list[Wire] = []
         self.state = agent.NodeState(node, "crowd", f"boot-{node}", int(time.time()), crowd.version)
-        self._facts = {"cpus": TASKS_EACH, "memory_bytes": 2**34, "gpus": 0, "address": "127.0.0.1", "hostname": node}
+        self._facts = Facts(TASKS_EACH, 2**34, 0, "127.0.0.1", node)
 
     @property
     def joined(self) -> bool:
@@ -86,11 +88,11 @@ class Agent:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         while not self._crowd.over and agent.next_call(self.state, now):
             body = agent.sync_body(self.state, self._facts, now, HELD_S)
-            raw = request("POST", "/agent/sync", self._token, json.dumps(body, separators=(",", ":")).encode())
+            raw = request("POST", "/agent/sync", self._token, json.dumps(body.show(), separators=(",", ":")).encode())
             if self._free:
-                self._send(self._free.pop(), raw, body["seq"])
+                self._send(self._free.pop(), raw, body.seq)
             else:
-                self._crowd.spawn(self._call(raw, body["seq"]))
+                self._crowd.spawn(self._call(raw, body.seq))
         if self.state.changed and not self.state.urgent:
             # A start that nobody waits for; it may ride along with other news for a while.
             asyncio.get_running_loop().call_later(agent.LAZY_AFTER_S, self._pump)
@@ -112,7 +114,7 @@ class Agent:
                 return
             self._free.append(wire)
             self._crowd.beats += held
-            self._take(agent.Answered(json.loads(answer), seq))
+            self._take(agent.Answered(Reply.read(json.loads(answer)), seq))
 
         wire.send(raw, heard)
 

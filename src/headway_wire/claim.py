@@ -130,6 +130,7 @@ class Program(Message):
     outputs: tuple[str, ...] = word(_TEXTS, (), "patterns of files that are kept")
     limits: TaskLimits = word(Maybe(Record(TaskLimits), TaskLimits()), TaskLimits(), "what it may use")
     secrets: GivenSecrets = word(Maybe(Record(GivenSecrets), GivenSecrets()), GivenSecrets(), "what it is given")
+    artifacts_every_s: float = word(_AMOUNT, 0.0, "how often its outputs are kept while it runs")
     stay: Stay | None = word(Maybe(Record(Stay)), None, "how long its place is kept after a failure")
     log_policies: tuple[LogPolicy, ...] = word(Maybe(Many(Record(LogPolicy)), ()), (), "what its output may say")
     checkpoint: CheckpointWish | None = word(Maybe(Record(CheckpointWish)), None, "how it saves")

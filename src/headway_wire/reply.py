@@ -54,7 +54,7 @@ class Duty(Message):
 
 @dataclass(frozen=True)
 class VisitCall(Message):
-    """Somebody asks for a command, a shell or a port where a task runs."""
+    """Somebody asks for a command, a shell or a port where a task runs. The word `visits` is a list of these."""
 
     id: str = word(Text(), about="which visit")
     task: str = word(_TASK, about="at which task")
@@ -102,7 +102,6 @@ class Reply(Message):
     saved: Mapping[str, int] = word(
         Maybe(Table(_COUNT), {}), {}, "by task: the step that others of its gang have saved; has it written anything?"
     )
-    visits: tuple[VisitCall, ...] = word(Maybe(Many(Record(VisitCall)), ()), (), "somebody is at the door")
     leave: bool = word(_FLAG, False, "no order explains this node: without tasks it ends itself")
     servers: tuple[str, ...] = word(Maybe(Many(Text()), ()), (), "where all servers are")
     # None: it is where the agent believes.

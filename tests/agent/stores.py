@@ -14,6 +14,7 @@ from typing import Any
 from headway_agent.objects.folder import Folder
 from headway_agent.objects.read import Stored
 from headway_agent.prepare.steps import Site, Work
+from headway_wire.claim import Claim
 
 
 def a_bundle(storage: Path, files: Mapping[str, str | bytes], links: Mapping[str, str] = {}, mode: int = 0o644) -> str:
@@ -42,7 +43,7 @@ def a_work(home: Path, task: str = "job1/1/0", environ: Mapping[str, str] = {}, 
     directory.mkdir(parents=True, exist_ok=True)
     (home / "storage").mkdir(exist_ok=True)
     site = Site(str(home / "cache"), Stored(lambda: Folder(str(home / "storage"))), dict(environ))
-    return Work({"task": task, "argv": ["true"], "progress": progress}, str(directory), site)
+    return Work(Claim.read({"task": task, "argv": ["true"], "progress": progress}), str(directory), site)
 
 
 def a_wheel(folder: Path, name: str, version: str = "1.0", needs: tuple[str, ...] = ()) -> None:

@@ -7,6 +7,7 @@ import pytest
 from headway_agent.checkpoints import completeness
 from headway_agent.checkpoints.completeness import DECLARED, RENAMED, SETTLED, Knowledge
 from headway_agent.launch.ranks import launch_of
+from headway_wire.claim import Claim
 
 FIRST = {"s.json": (10, 1, 1)}
 SECOND = {"s.json": (10, 2, 2)}
@@ -53,12 +54,12 @@ def test_what_is_never_declared_settles() -> None:
 def test_parameters_seed_and_signal_are_in_the_environment() -> None:
     asked = {"params": {"lr": 0.1, "use-amp": True}, "seed": 7, "notice_signal": "SIGUSR1"}
     duty = {"task": "j/1/0", "argv": ["x"], "env": {}, "progress": asked}
-    env = launch_of(duty, "/t", "", 0, 0)["ranks"][0]["env"]
+    env = launch_of(Claim.read(duty), "/t", "", 0, 0)["ranks"][0]["env"]
     assert (env["HEADWAY_PARAM_LR"], env["HEADWAY_PARAM_USE_AMP"]) == ("0.1", "true")
     assert env["HEADWAY_PARAMS"] == '{"lr": 0.1, "use-amp": true}'
     assert (env["HEADWAY_SEED"], env["PYTHONHASHSEED"], env["HEADWAY_NOTICE_SIGNAL"]) == ("7", "7", "SIGUSR1")
     duty["env"] = {"PYTHONHASHSEED": "3"}
-    assert launch_of(duty, "/t", "", 0, 0)["ranks"][0]["env"]["PYTHONHASHSEED"] == "3"
+    assert launch_of(Claim.read(duty), "/t", "", 0, 0)["ranks"][0]["env"]["PYTHONHASHSEED"] == "3"
 
 
 def test_a_job_that_declared_what_it_goes_on_from_is_waited_for_from_its_first_rename_on() -> None:

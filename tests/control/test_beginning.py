@@ -13,7 +13,8 @@ from headway.core.model import Cause, State
 from headway.core.protocol import read_sync
 from headway.store.memory.store import MemoryStore
 from headway_agent.decide import decide as agent
-from headway_agent.decide.decide import Answered, Exit, Go, Held, Hold, KeeperListed, NotAnswered, RankExited, TaskOver
+from headway_agent.decide.decide import Exit, Go, Held, Hold, KeeperListed, NotAnswered, RankExited, TaskOver
+from tests.agent.spoken import answered, sync_of
 from tests.builders import BROKEN, FINE, a_spec
 from tests.control.leading import Leader
 
@@ -40,12 +41,12 @@ class Pair:
 
     def exchange(self, lost: bool = False) -> list[Any]:
         """A sync and its reply; returns what the agent does about it."""
-        body = agent.sync_body(self.agent, FACTS, self.leader.now, wait_s=0.0)
+        body = sync_of(self.agent, FACTS, self.leader.now, wait_s=0.0)
         replies: list[dict[str, Any]] = []
         sync = self.leader.cycle.heard(read_sync(body), self.leader.now)
         self.leader.do(sync).result()
         self.leader.cycle.reply(sync, self.leader.now, self.leader.now, lambda reply: replies.append(reply.show()))
-        return self.decide(NotAnswered(body["seq"]) if lost else Answered(replies[0], body["seq"]))
+        return self.decide(NotAnswered(body["seq"]) if lost else answered(replies[0], body["seq"]))
 
     def submit(self, **words: Any) -> None:
         self.leader.do(Submit((a_spec(**words),), "ada", lambda: "j1"))
@@ -153,27 +154,27 @@ def test_several_ranks_on_one_node_know_of_each_other() -> None:
     pair = Pair()
     pair.submit(ranks_per_node=4)
     acts = pair.exchange()
-    assert next(act for act in acts if isinstance(act, Hold)).duty["go"] is True
+    assert next(act for act in acts if isinstance(act, Hold)).claim.go is True
     go = pair.decide(Held(TASK, "10.0.0.1", 4000))[0]
-    assert (go.peers, list(go.gang)) == ([["10.0.0.1", 4000]], [4, 0])
+    assert (go.peers, list(go.gang)) == ((("10.0.0.1", 4000),), [4, 0])
 
 
 def test_without_a_lease_nothing_begins() -> None:
     state = agent.NodeState("n1", "local", boot_id="b")
     agent.decide(state, KeeperListed([]), 0.0)
-    body = agent.sync_body(state, FACTS, 0.0)
+    body = sync_of(state, FACTS, 0.0)
     duty = {"task": TASK, "do": "claim", "argv": ["true"], "go": True}
-    agent.decide(state, Answered({"leader_epoch": 1, "lease_left_s": 0.0, "duties": [duty]}, body["seq"]), 0.0)
+    agent.decide(state, answered({"leader_epoch": 1, "lease_left_s": 0.0, "duties": [duty]}, body["seq"]), 0.0)
     assert not agent.decide(state, Held(TASK, "10.0.0.1", 4000), 0.0)
-    body = agent.sync_body(state, FACTS, 1.0)
-    acts = agent.decide(state, Answered({"leader_epoch": 1, "lease_left_s": 60.0, "duties": []}, body["seq"]), 1.0)
+    body = sync_of(state, FACTS, 1.0)
+    acts = agent.decide(state, answered({"leader_epoch": 1, "lease_left_s": 60.0, "duties": []}, body["seq"]), 1.0)
     assert [type(act) for act in acts if not isinstance(act, agent.Lease)] == [Go]
 
 
 def test_what_an_earlier_agent_held_begins_when_it_is_told_again() -> None:
     state = agent.NodeState("n1", "local", boot_id="b", agent_epoch=2)
     agent.decide(state, KeeperListed([agent.Kept(TASK, "held", address="10.0.0.1", port=4000)]), 0.0)
-    body = agent.sync_body(state, FACTS, 0.0)
+    body = sync_of(state, FACTS, 0.0)
     duty = {"task": TASK, "do": "claim", "argv": ["true"], "go": True}
-    acts = agent.decide(state, Answered({"leader_epoch": 1, "lease_left_s": 9.0, "duties": [duty]}, body["seq"]), 0.0)
+    acts = agent.decide(state, answered({"leader_epoch": 1, "lease_left_s": 9.0, "duties": [duty]}, body["seq"]), 0.0)
     assert [act.task for act in acts if isinstance(act, Go)] == [TASK]

@@ -11,6 +11,7 @@ import pytest
 
 from headway.engines import agent_zip
 from headway_agent.launch.ranks import launch_of
+from headway_wire.claim import Claim
 from tests.pythons import find_python
 
 SOURCES = Path(agent_zip.__file__).resolve().parents[2]
@@ -63,9 +64,9 @@ def test_what_the_job_brings_goes_first(place: Path) -> None:
 
 def test_a_rank_finds_it_last_on_its_search_path() -> None:
     duty = {"task": "j/1/0", "argv": ["x"], "env": {"PYTHONPATH": "/mine"}}
-    assert launch_of(duty, "/t", "", 0, 0, None, "/shim")["ranks"][0]["env"]["PYTHONPATH"] == "/mine:/shim"
+    assert launch_of(Claim.read(duty), "/t", "", 0, 0, None, "/shim")["ranks"][0]["env"]["PYTHONPATH"] == "/mine:/shim"
     duty["env"] = {}
-    assert launch_of(duty, "/t", "", 0, 0, None, "/shim")["ranks"][0]["env"]["PYTHONPATH"] == "/shim"
+    assert launch_of(Claim.read(duty), "/t", "", 0, 0, None, "/shim")["ranks"][0]["env"]["PYTHONPATH"] == "/shim"
 
 
 def test_it_imports_on_the_oldest_python_that_is_here(place: Path) -> None:

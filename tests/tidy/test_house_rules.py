@@ -49,6 +49,17 @@ ON_NODES = ("src/headway_agent/", "src/headway_wire/", "src/headway/training/", 
 OF_USERS = {"cloudpickle", "torch"}
 # A program that says itself what it needs is run by uv, which sees to that: no other file of the agent imports it.
 WITH_HEADER = re.compile(r"\A# /// script\n")
+# Where messages between a node and its server are made, read and acted upon: see headway_wire. In brackets, what else
+# is spoken there: to the keeper, and what limits and files were noted on the node's own disk.
+NODE_PROTOCOL = (
+    "src/headway_agent/decide/", "src/headway_agent/launch/", "src/headway_agent/prepare/steps.py",
+    "src/headway_agent/visits/", "src/headway_agent/loop/pace.py", "src/headway/control/nodes/duties.py",
+    "src/headway/control/nodes/sync.py", "src/headway/control/nodes/file_reports.py",
+    "src/headway/control/nodes/sessions.py", "src/headway/control/nodes/saver_questions.py",
+    "src/headway/sim/node/agent.py", "src/headway/sim/server/",
+)  # fmt: skip
+OPEN = re.compile(r"(?:Mapping|[Dd]ict)\[str, Any\]")
+NOT_OF_THE_WIRE = {"marks", "launch_of", "limits_of", "go_env", "hear", "_kept"}
 CLOCKS = {"now", "utcnow", "today"}
 NEWER_THAN_38 = {"annotationlib", "compression", "graphlib", "tomllib", "zoneinfo"}
 
@@ -244,3 +255,16 @@ def test_only_the_engines_know_their_names() -> None:
             if isinstance(said, str) and word.search(said) and (name, said) not in NOT_OF_ENGINES:
                 offenders.append(f"{name}:{node.lineno}: {said[:80]}")
     none_of(offenders, "an engine's name outside src/headway/engines")
+
+
+def test_the_node_protocol_has_typed_words_in_all_signatures() -> None:
+    offenders = []
+    for name in python_files(*NODE_PROTOCOL):
+        for node in ast.walk(tree(name)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name in NOT_OF_THE_WIRE:
+                continue
+            every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            said = [each.annotation for each in every if each.arg not in NOT_OF_THE_WIRE] + [node.returns]
+            if any(each is not None and OPEN.search(ast.unparse(each)) for each in said):
+                offenders.append(f"{name}:{node.lineno}: {node.name}")
+    none_of(offenders, "signatures of the node protocol that take or give any mapping (headway_wire has the messages)")

@@ -9,9 +9,10 @@ import pytest
 
 from headway.core.errors import BadInput
 from headway.core.protocol import SCHEMA, read_sync, without_stored
-from headway_agent.decide.decide import Answered, CheckpointStored, KeeperListed, NodeState, Troubled, decide, sync_body
+from headway_agent.decide.decide import KeeperListed, NodeState, Troubled, decide
 from headway_wire.kinds import WordRefused
 from headway_wire.sync import SyncRequest
+from tests.agent.spoken import a_save, answered, sync_of
 
 ME = {"protocol": 1, "node": "n1", "pool": "local", "boot_id": "b", "agent_epoch": 1}
 T = "j1/1/0"
@@ -105,12 +106,12 @@ def test_what_the_agent_itself_says_can_be_read() -> None:
     state = NodeState(node="n1", pool="local", boot_id="b", agent_epoch=3, agent_version="v")
     decide(state, KeeperListed([]), 1.0)
     duties = [{"task": T, "do": "go"}, {"task": "j2/1/0", "do": "claim", "argv": ["true"]}]
-    sync_body(state, {"cpus": 1.0}, 2.0)
+    sync_of(state, {"cpus": 1.0}, 2.0)
     reply = {"leader_epoch": 4, "duties": duties, "lease_left_s": 60, "storage": {"mark": "m"}}
-    decide(state, Answered(reply), 2.0)
+    decide(state, answered(reply), 2.0)
     decide(state, Troubled("logs", "waits"), 3.0)
-    decide(state, CheckpointStored("j2/1/0", {**SAVED, "how": "renamed"}, "m"), 3.0)
-    body = sync_body(state, {"cpus": 1.0}, 4.0)
+    decide(state, a_save("j2/1/0", {**SAVED, "how": "renamed"}, "m"), 3.0)
+    body = sync_of(state, {"cpus": 1.0}, 4.0)
     told = read_sync(json.loads(json.dumps(body)))
     assert told.reports[0].phase == "ended"
     assert (told.agent_epoch, told.leader_epoch, told.storage, told.marks) == (3, 4, "m", True)

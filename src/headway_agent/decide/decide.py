@@ -31,7 +31,6 @@ from headway_agent.decide.facts_and_acts import (
     OutputShrank,
     PrepareFailed,
     Preparing,
-    Range,
     RankExited,
     Salvage,
     Salvaged,
@@ -75,17 +74,23 @@ from headway_agent.decide.sync_request import (
     sync_body,
     unreport,
 )
+from headway_wire import causes
+from headway_wire.claim import Claim
+from headway_wire.kinds import replace
+from headway_wire.reply import BACK, CLAIM, GO, STOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Mapping
 
     from headway_agent.decide.facts_and_acts import Act, Fact
+    from headway_wire.reply import Duty, Reply
+    from headway_wire.sync import TaskOutcome
 
 __all__ = [
     "decide", "next_call", "sync_body", "LAZY_AFTER_S", "POLL_WAIT_S", "NodeState", "NodeTask",
     "Answered", "NotAnswered", "Superseded", "KeeperListed", "Kept", "Held", "HoldFailed", "Spawned", "RankExited",
-    "Exit", "Stays", "TaskOver", "Range", "Shipped", "OutputShrank", "Troubled",
+    "Exit", "Stays", "TaskOver", "Shipped", "OutputShrank", "Troubled",
     "Preparing", "PrepareFailed", "LimitReached", "Dumped", "CheckpointBad", "CheckpointStored", "ArtifactStored",
     "Salvaged", "Salvaging", "Stepped", "Wrote", "NoticeHeard", "Ticked", "Act", "Fact",
     "Hold", "Go", "Stop", "Salvage", "Settle", "Move", "KeepAgain", "Forget", "Lease", "Upgrade", "EndAgent",
@@ -108,9 +113,9 @@ def decide(state: NodeState, fact: Fact, now: float) -> list[Act]:
 
 def _turn_comes(state: NodeState, task: NodeTask, now: float, acts: list[Act]) -> None:
     """The task before it has ended, or the server says so: it begins once the keeper holds it."""
-    task.duty = waiting_line.may_go(task.duty)
+    task.claim = waiting_line.may_go(task)
     if task.phase in (CLAIMED, LINED):
-        _go(state, task.key, go_alone(task.duty, task.address, task.port), now, acts)
+        _go(state, task.key, go_alone(task), now, acts)
 
 
 # --- what the keeper says -------------------------------------------------------------------------------------------
@@ -132,9 +137,9 @@ def _keeper_listed(state: NodeState, fact: KeeperListed, now: float, acts: list[
 
 
 def _unknown_to_the_keeper(state: NodeState, task: NodeTask, now: float, acts: list[Act]) -> None:
-    if task.phase in (HOLDING, CLAIMED, LINED) and task.duty:
+    if task.phase in (HOLDING, CLAIMED, LINED) and task.claim is not None:
         task.anew = task.phase == CLAIMED
-        acts.append(Hold(task.key, task.duty))  # A new keeper: nothing of it ran, so it can be held anew.
+        acts.append(Hold(task.key, task.claim))  # A new keeper: nothing of it ran, so it can be held anew.
     elif task.phase in (CLAIMED, GOING):
         _over(state, task, lost(task.exits), {}, now)
 
@@ -148,7 +153,7 @@ def _take_over(state: NodeState, task: NodeTask, kept: Kept, now: float, acts: l
     if len(kept.exits) >= len(task.exits):
         task.exits = list(kept.exits)
     if kept.notice:
-        task.warned, task.reclaimed = True, task.reclaimed or kept.notice == "reclaimed"
+        task.warned, task.reclaimed = True, task.reclaimed or kept.notice == causes.RECLAIMED
     if kept.phase == "held":
         if task.phase == HOLDING:
             enter(state, task, CLAIMED, now)
@@ -159,7 +164,7 @@ def _take_over(state: NodeState, task: NodeTask, kept: Kept, now: float, acts: l
         _over(state, task, outcome, kept.sizes, now)
         output_offsets.tell_saving(state, task, now, acts, at_once=not kept.lost)
     else:
-        task.duty = task.duty or {"grace_s": kept.grace_s}
+        task.claim = task.claim or Claim(kept.task, grace_s=kept.grace_s)
         if task.phase != GOING:
             enter(state, task, GOING, now)
         if kept.stays_s:
@@ -174,17 +179,17 @@ def _held(state: NodeState, fact: Held, now: float, acts: list[Act]) -> None:
     task.anew = False
     moved = (task.address, task.port) != (fact.address, fact.port)
     task.address, task.port = fact.address, fact.port
-    if task.duty.get("behind"):
+    if task.behind:
         waiting_line.line(state, task, now)
         return
-    begins = bool(task.duty.get("go"))
+    begins = task.begins
     if begins and task.phase not in (CLAIMED, LINED) and now < state.deadline_s and not _will_go(state, now):
-        _begin(state, task, go_alone(task.duty, task.address, task.port), now, acts)
+        _begin(state, task, go_alone(task), now, acts)
         return
     if task.phase not in (CLAIMED, LINED) or (moved and task.phase == CLAIMED):
         enter(state, task, CLAIMED, now)
     if fact.task in state.go_waits or begins:
-        go = go_alone(task.duty, task.address, task.port) if begins else state.go_waits[fact.task]
+        go = go_alone(task) if begins else state.go_waits[fact.task]
         _go(state, fact.task, go, now, acts)
 
 
@@ -255,7 +260,7 @@ def _rank_exited(state: NodeState, fact: RankExited, now: float, acts: list[Act]
 def _stop_after_failure(task: NodeTask, acts: list[Act]) -> None:
     """The ranks of a task stand and fall together; the first to fail names the cause."""
     if task.stop_grace_s is None and not task.stays and any(not each.ok for each in task.exits):
-        task.stop_grace_s = float(task.duty.get("grace_s", 30.0))
+        task.stop_grace_s = task.grace_s
         acts.append(Stop(task.key, task.stop_grace_s))
 
 
@@ -275,11 +280,11 @@ def _task_over(state: NodeState, fact: TaskOver, now: float, acts: list[Act]) ->
         _over(state, task, _named(task, fact.tail, fact.marks), fact.sizes, now)
 
 
-def _named(task: NodeTask, tail: str, marks: Mapping[str, Any]) -> dict[str, Any]:
+def _named(task: NodeTask, tail: str, marks: Mapping[str, Any]) -> TaskOutcome:
     """How a task ended whose ranks are all dead."""
     outcome = name_outcome(task.exits, tail, marks)
-    if outcome["cause"] is None and _unasked(task):
-        outcome["unasked"] = True
+    if outcome.cause is None and _unasked(task):
+        outcome = replace(outcome, unasked=True)
     return reclaimed(outcome, task.detail) if task.reclaimed else outcome
 
 
@@ -302,11 +307,11 @@ def _limit_reached(state: NodeState, fact: LimitReached, now: float, acts: list[
     acts.append(Stop(task.key, fact.grace_s, fact.cause))
 
 
-def _over(state: NodeState, task: NodeTask, outcome: Mapping[str, Any], sizes: Mapping[str, int], now: float) -> None:
+def _over(state: NodeState, task: NodeTask, outcome: TaskOutcome, sizes: Mapping[str, int], now: float) -> None:
     """Nothing of it is alive. Its end is told once its output and all that it leaves are in storage."""
     task.over_s = now
     task.sizes = {stream: size for stream, size in sizes.items() if size}
-    task.outcome = dict(outcome, log_bytes=sum(task.sizes.values()))
+    task.outcome = replace(outcome, log_bytes=sum(task.sizes.values()))
     if task.resumable and output_offsets.all_shipped(task) and unconfirmed_files.settled(state, task.key, now):
         enter(state, task, ENDED, now)
     else:
@@ -361,39 +366,39 @@ def _answered(state: NodeState, fact: Answered, now: float, acts: list[Act]) -> 
     flight, reply = _landed(state, fact.seq), fact.reply
     if flight is None:
         return
-    if reply["leader_epoch"] < state.leader_epoch and leaders.went_back(state, flight, now):
+    if reply.leader_epoch < state.leader_epoch and leaders.went_back(state, flight, now):
         state.leader_epoch = state.said = 0  # From here on it is like any new leader.
-    if (reply["leader_epoch"], reply.get("said", 0)) < (state.leader_epoch, state.said):
+    if (reply.leader_epoch, reply.said) < (state.leader_epoch, state.said):
         # A later reply came before it. What it says to do may have been done and forgotten since; by its digest the
         # next sync shows what is missing, and what this one told is told again.
         _say_again(state, flight, now)
         return
-    state.said = reply.get("said", 0)
+    state.said = reply.said
     state.leader_heard_s, state.older_since_s = now, 0.0
-    storage_moved.heard(state, reply.get("storage"), now, acts)
+    storage_moved.heard(state, reply.storage, now, acts)
     if flight.full:
         state.full_due = False
-    if reply["leader_epoch"] != state.leader_epoch:
+    if reply.leader_epoch != state.leader_epoch:
         # A new leader cannot know whether a full sync that was sent before its first answer is the newest.
         state.full_due = True
-        state.leader_epoch = reply["leader_epoch"]
-    state.full_due = state.full_due or bool(reply.get("resend"))
+        state.leader_epoch = reply.leader_epoch
+    state.full_due = state.full_due or reply.resend
     for task in state.tasks.values() if flight.full else ():
         task.resumable = True
-    output_offsets.rewind(state, flight, reply.get("safe") or {}, now)
+    output_offsets.rewind(state, flight, reply.safe, now)
     unconfirmed_files.answered(state, flight.progress, reply, now)
     for key in flight.progress.keys:
         if key in state.tasks:
             output_offsets.settle_drained(state, state.tasks[key], now)
-    if reply.get("lease_left_s") is not None and flight.sent_s >= state.granted_by_s:
+    if reply.lease_left_s is not None and flight.sent_s >= state.granted_by_s:
         state.granted_by_s = flight.sent_s
-        state.granted_s = float(reply["lease_left_s"])
+        state.granted_s = reply.lease_left_s
         state.deadline_s = flight.sent_s + state.granted_s
         acts.append(Lease(state.deadline_s, state.granted_s))
     _apply_duties(state, reply, now, acts)
-    if "follow" in reply:
-        state.follow = set(reply["follow"])
-    version = reply.get("agent_version")
+    if reply.follow is not None:
+        state.follow = set(reply.follow)
+    version = reply.agent_version
     if version and state.agent_version and version != state.agent_version:
         acts.append(Upgrade(version))
 
@@ -402,16 +407,15 @@ def _landed(state: NodeState, seq: int) -> Flight | None:
     return state.flights.pop(seq or min(state.flights, default=0), None)
 
 
-def _apply_duties(state: NodeState, reply: Mapping[str, Any], now: float, acts: list[Act]) -> None:
-    duties = reply.get("duties") or []
-    gone = list(reply.get("gone") or [])
-    if reply.get("full"):
-        named = {duty["task"] for duty in duties}
+def _apply_duties(state: NodeState, reply: Reply, now: float, acts: list[Act]) -> None:
+    gone = list(reply.gone)
+    if reply.full:
+        named = {duty.task for duty in reply.duties}
         known = dict.fromkeys(list(state.tasks) + list(state.duties))
         gone += [key for key in known if key not in named]
     for key in gone:
         _forget(state, key, acts)
-    for duty in duties:
+    for duty in reply.duties:
         _take_up(state, duty, now, acts)
     if state.go_waits and now < state.deadline_s:
         for key, duty in list(state.go_waits.items()):
@@ -437,25 +441,26 @@ def _forget(state: NodeState, key: str, acts: list[Act]) -> None:
     acts.append(Forget(key))
 
 
-def _take_up(state: NodeState, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
-    key, do = duty["task"], duty["do"]
-    set_duty(state, key, str(duty.get("mark") or do))
+def _take_up(state: NodeState, duty: Duty, now: float, acts: list[Act]) -> None:
+    key, do = duty.task, duty.do
+    claim = duty.claim if do == CLAIM else None  # A full reply says with every duty what the task is.
+    set_duty(state, key, duty.mark or do)
     task = state.tasks.get(key)
-    if do == "claim" and (task is None or _resumes_elsewhere(task, duty)):
-        task = state.tasks[key] = NodeTask(key, HOLDING, duty)
+    if claim is not None and (task is None or task.resumes_elsewhere(claim)):
+        task = state.tasks[key] = NodeTask(key, HOLDING, claim)
         if _will_go(state, now):
             task.detail = "this machine will go"
             enter(state, task, REFUSED, now)
             return
-        if duty.get("behind"):
-            waiting_line.set_behind(state, task, str(duty["behind"]))
-        acts.append(Hold(key, task.duty))
-    elif do == "claim":
+        if claim.behind:
+            waiting_line.set_behind(state, task, claim.behind)
+        acts.append(Hold(key, task.claim or claim))
+    elif claim is not None:
         assert task is not None
         if task.phase in NOT_BEGUN:
-            _claim_again(state, task, duty, now, acts)
+            _claim_again(state, task, claim, now, acts)
         return
-    elif do == "back":
+    elif do == BACK:
         _call_back(state, key, now, acts)
     elif task is not None and task.phase == ENDED:
         # Heard before everybody had claimed, its end meant nothing to the server: it is said again.
@@ -464,22 +469,22 @@ def _take_up(state: NodeState, duty: Mapping[str, Any], now: float, acts: list[A
         # The server believes it to be here. It is not: say so, or it waits for ever.
         state.tasks[key] = NodeTask(key, HOLDING)
         _over(state, state.tasks[key], lost(()), {}, now)
-    elif do == "go":
+    elif do == GO:
         _go(state, key, duty, now, acts)
-    elif do == "stop":
-        _stop(state, task, float(duty.get("grace_s", 0.0)), str(duty.get("cause") or "cancelled"), now, acts)
+    elif do == STOP:
+        _stop(state, task, duty.grace_s or 0.0, duty.cause or causes.CANCELLED, now, acts)
 
 
-def _claim_again(state: NodeState, task: NodeTask, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+def _claim_again(state: NodeState, task: NodeTask, claim: Claim, now: float, acts: list[Act]) -> None:
     """The server says something else of it than before: its turn has come, or it is behind another now."""
-    if duty.get("go") and (task.duty.get("behind") or task.phase == CLAIMED):
+    if claim.go and (task.behind or task.phase == CLAIMED):
         # Or an earlier agent held it, and died before it began.
         waiting_line.leave(state, task)
-        task.duty = task.duty or duty
+        task.claim = task.claim or claim
         _turn_comes(state, task, now, acts)
-    elif duty.get("behind") and duty["behind"] != task.duty.get("behind"):
-        task.duty = task.duty or duty
-        waiting_line.set_behind(state, task, str(duty["behind"]))
+    elif claim.behind and claim.behind != task.behind:
+        task.claim = task.claim or claim
+        waiting_line.set_behind(state, task, claim.behind)
         if task.phase == CLAIMED:
             waiting_line.line(state, task, now)
 
@@ -487,29 +492,19 @@ def _claim_again(state: NodeState, task: NodeTask, duty: Mapping[str, Any], now:
 def _call_back(state: NodeState, key: str, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(key)
     if task is None:
-        task = state.tasks[key] = NodeTask(key, HOLDING, {"behind": "nobody"})
+        task = state.tasks[key] = NodeTask(key, HOLDING, Claim(key, behind="nobody"))
     if waiting_line.call_back(state, task, now):
         acts.append(Stop(key, 0.0))  # The keeper lets go of it.
 
 
-def _resumes_elsewhere(task: NodeTask, duty: Mapping[str, Any]) -> bool:
-    """Whether a task that waits to be restored is to be restored from another checkpoint than before."""
-    before, after = task.duty.get("resume") or {}, duty.get("resume") or {}
-    return (
-        task.phase in (HOLDING, PREPARING)
-        and bool(task.duty)
-        and any(before.get(word) != after.get(word) for word in ("key", "others"))
-    )
-
-
-def _go(state: NodeState, key: str, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+def _go(state: NodeState, key: str, duty: Duty, now: float, acts: list[Act]) -> None:
     task = state.tasks[key]
     if task.phase in (REFUSED, UNPREPARED):
         _over(state, task, lost(()), {}, now)  # An earlier agent had claimed it, and that outweighed what we said.
     if task.phase not in NOT_BEGUN:
         return
     if _will_go(state, now):
-        _stop(state, task, 0.0, "reclaimed", now, acts)
+        _stop(state, task, 0.0, causes.RECLAIMED, now, acts)
         return
     if not task.held:
         _over(state, task, lost(()), {}, now)
@@ -521,13 +516,14 @@ def _go(state: NodeState, key: str, duty: Mapping[str, Any], now: float, acts: l
     _begin(state, task, duty, now, acts)
 
 
-def _begin(state: NodeState, task: NodeTask, duty: Mapping[str, Any], now: float, acts: list[Act]) -> None:
+def _begin(state: NodeState, task: NodeTask, duty: Duty, now: float, acts: list[Act]) -> None:
     key = task.key
     state.go_waits.pop(key, None)
-    acts.append(Go(key, duty.get("peers") or [], task.duty, duty.get("gang") or ()))
-    if task.duty.get("go"):
+    acts.append(Go(key, duty.peers or (), task.claim, duty.gang))
+    if task.begins:
         task.began_s = now  # Else the server knows: it said so.
-    task.duty = {"grace_s": task.duty.get("grace_s", 30.0), "nodes": task.duty.get("nodes", 1)}
+    held = task.claim or Claim(key)
+    task.claim = Claim(key, grace_s=held.grace_s, nodes=held.nodes, resume=held.resume)
     enter(state, task, GOING, now)
 
 

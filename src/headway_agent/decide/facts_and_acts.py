@@ -14,6 +14,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping, Sequence, Union
 
+    from headway_wire.claim import Claim
+    from headway_wire.reply import Reply, StorageTold
+    from headway_wire.sync import OutputRange, StoredArtifact, StoredCheckpoint
+
 
 # --- facts ----------------------------------------------------------------------------------------------------------
 
@@ -144,27 +148,8 @@ class Dumped:
 
 
 @dataclass(frozen=True)
-class Range:
-    """A piece of output that is in storage now: bytes `start` to `end` of a stream lie in `key` at `key_offset`."""
-
-    task: str
-    rank: int
-    stream: str
-    start: int
-    end: int
-    key: str
-    key_offset: int
-    crc32: int | None = None
-
-    @property
-    def slot(self) -> str:
-        """The stream within its task, as the server names it: `rank/stream`."""
-        return f"{self.rank}/{self.stream}"
-
-
-@dataclass(frozen=True)
 class Shipped:
-    ranges: Sequence[Range]
+    ranges: Sequence[OutputRange]
     storage: str = ""
     printed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # By task: its newest steps in it, by unit.
 
@@ -182,15 +167,14 @@ class CheckpointStored:
     """All parts of a checkpoint and its manifest are in storage. It exists once the server has committed it."""
 
     task: str
-    checkpoint: Mapping[str, Any]  # step, how, key, bytes, files, at, metrics
-    storage: str = ""
+    checkpoint: StoredCheckpoint
+    saved_s: float | None = None  # When its last byte was written, in seconds of CLOCK_BOOTTIME.
 
 
 @dataclass(frozen=True)
 class ArtifactStored:
     task: str
-    artifact: Mapping[str, Any]  # path, size, sha256, keys, at
-    storage: str = ""
+    artifact: StoredArtifact
 
 
 @dataclass(frozen=True)
@@ -262,7 +246,7 @@ def unkept_words(task: str) -> tuple[str, str, str]:
 class Answered:
     """A reply came. `seq` is the number of the answered sync; 0 means the oldest under way."""
 
-    reply: Mapping[str, Any]
+    reply: Reply
     seq: int = 0
 
 
@@ -286,14 +270,14 @@ class Hold:
     """Make the task's directory, find a port, give it to the keeper; then say Held or HoldFailed."""
 
     task: str
-    duty: Mapping[str, Any]
+    claim: Claim
 
 
 @dataclass(frozen=True)
 class Go:
     task: str
-    peers: Sequence[Any]
-    duty: Mapping[str, Any]
+    peers: Sequence[tuple[str, int]]
+    claim: Claim | None
     gang: Sequence[int] = ()  # Ranks per node, and which of the nodes this is.
 
 
@@ -325,7 +309,7 @@ class Settle:
 class Move:
     """From here on, what is stored goes where the server says that its storage is: `mark`, and `dir` on its host."""
 
-    storage: Mapping[str, Any]
+    storage: StorageTold
 
 
 @dataclass(frozen=True)

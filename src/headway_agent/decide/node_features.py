@@ -34,17 +34,17 @@ MAKERS: list[Callable[[], NodeFeature]] = []
 """How the features of a node are made, at each start of its agent."""
 
 
-def said(state: NodeState, now: float) -> dict[str, Any]:
+def said(state: NodeState, now: float) -> dict[str, object]:
     """The words of all features for the next call."""
     found = {feature.word: feature.say(state, now) for feature in state.features}
     return {word: value for word, value in found.items() if value is not None}
 
 
-def heard(state: NodeState, reply: Mapping[str, Any]) -> None:
+def heard(state: NodeState, words: Mapping[str, object]) -> None:
     """Hand on what a reply says in words of features."""
     for feature in state.features:
-        if reply.get(feature.word):
-            feature.hear(reply[feature.word])
+        if words.get(feature.word):
+            feature.hear(words[feature.word])
 
 
 def any_due(state: NodeState, now: float) -> bool:

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headway_wire import causes
+from headway_wire.kinds import replace
+from headway_wire.sync import MetPolicy, TaskOutcome
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, Mapping, Sequence
@@ -37,7 +41,7 @@ class Exit:
         return self.exit_code == 0
 
 
-def name_outcome(exits: Sequence[Exit], tail: str, marks: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def name_outcome(exits: Sequence[Exit], tail: str, marks: Mapping[str, Any] | None = None) -> TaskOutcome:
     """The outcome of a task whose ranks are all dead: success, or the first failing rank with its cause.
 
     `marks`: what else was noted: `limit` (cause and sentence, where we ended it for a limit) and matching `policies`.
@@ -47,14 +51,14 @@ def name_outcome(exits: Sequence[Exit], tail: str, marks: Mapping[str, Any] | No
     outcome = _name(exits, failed, tail)
     if marks.get("limit") and (failed is None or failed.ours):
         cause, detail = marks["limit"]
-        outcome.update(cause=cause, detail=detail)
-    policies = [*marks.get("policies", ()), *outcome.get("policies", ())]
-    return dict(outcome, policies=policies) if policies else outcome
+        outcome = replace(outcome, cause=cause, detail=detail)
+    noted = tuple(MetPolicy(each["label"], each["action"]) for each in marks.get("policies", ()))
+    return replace(outcome, policies=(*noted, *outcome.policies)) if noted else outcome
 
 
-def _name(exits: Sequence[Exit], failed: Exit | None, tail: str) -> dict[str, Any]:
+def _name(exits: Sequence[Exit], failed: Exit | None, tail: str) -> TaskOutcome:
     if failed is None:
-        return _outcome(0, None, None, None, "") if exits else lost(exits)
+        return TaskOutcome(0) if exits else lost(exits)
     if failed.ours or failed.oom or failed.note or failed.signal == SIGKILL or failed.exit_code == SHELL_SIGKILL:
         cause, finding = _plain_cause(failed), None
     else:
@@ -65,12 +69,17 @@ def _name(exits: Sequence[Exit], failed: Exit | None, tail: str) -> dict[str, An
     line = finding.line if finding else ""
     if not line and failed.signal is None:
         line = last_line(tail)
-    outcome = _outcome(failed.exit_code, failed.signal, failed.rank, cause, _detail(failed, cause, line))
-    if finding:
-        outcome.update(label=finding.label, suggestion=finding.suggestion, retry_helps=finding.again)
-        if finding.exclude_node:
-            outcome["policies"] = [{"label": finding.label, "action": "exclude_node"}]
-    return outcome
+    outcome = TaskOutcome(failed.exit_code, failed.signal, failed.rank, cause, _detail(failed, cause, line))
+    if finding is None:
+        return outcome
+    policies = (MetPolicy(finding.label, "exclude_node"),) if finding.exclude_node else ()
+    return replace(
+        outcome,
+        label=finding.label,
+        suggestion=finding.suggestion,
+        retry_helps=finding.again,
+        policies=policies,
+    )
 
 
 def first_failing(exits: Iterable[Exit]) -> Exit | None:
@@ -84,10 +93,10 @@ def first_failing(exits: Iterable[Exit]) -> Exit | None:
     return ours
 
 
-def lost(exits: Sequence[Exit]) -> dict[str, Any]:
+def lost(exits: Sequence[Exit]) -> TaskOutcome:
     rank = next((each.rank for each in exits if not each.ok), None)
-    return _outcome(
-        None, None, rank, "outcome_lost", "the keeper of its ranks died, and how they ended was not recorded"
+    return TaskOutcome(
+        None, None, rank, causes.OUTCOME_LOST, "the keeper of its ranks died, and how they ended was not recorded"
     )
 
 
@@ -106,32 +115,26 @@ def _was_killed(each: Exit) -> bool:
     return each.exit_code is None or each.exit_code == SHELL_SIGKILL
 
 
-def reclaimed(outcome: dict[str, Any], why: str = "") -> dict[str, Any]:
+def reclaimed(outcome: TaskOutcome, why: str = "") -> TaskOutcome:
     """What a task does after its machine's notice is the echo of that notice, however its ranks ended."""
-    return dict(outcome, cause="reclaimed", detail=why or "its machine was about to go")
+    return replace(outcome, cause=causes.RECLAIMED, detail=why or "its machine was about to go")
 
 
-def never_began() -> dict[str, Any]:
-    return _outcome(None, None, None, "never_started", "stopped before its ranks began")
-
-
-def _outcome(
-    exit_code: int | None, signal: int | None, rank: int | None, cause: str | None, detail: str
-) -> dict[str, Any]:
-    return {"exit_code": exit_code, "signal": signal, "rank": rank, "cause": cause, "detail": detail, "log_bytes": 0}
+def never_began() -> TaskOutcome:
+    return TaskOutcome(cause=causes.NEVER_STARTED, detail="stopped before its ranks began")
 
 
 def _plain_cause(failed: Exit) -> str:
     """The cause that the exit alone tells."""
     if failed.ours:
-        return "node_lost" if failed.ours in ("lease", "end") else "cancelled"
+        return causes.NODE_LOST if failed.ours in ("lease", "end") else causes.CANCELLED
     if failed.oom:
-        return "out_of_memory"
+        return causes.OUT_OF_MEMORY
     if failed.signal == SIGKILL or failed.exit_code == SHELL_SIGKILL:
-        return "killed"
+        return causes.KILLED
     if failed.signal is not None:
-        return "crashed"
-    return {126: "not_executable", 127: "command_missing"}.get(failed.exit_code or 0, "user_code")
+        return causes.CRASHED
+    return {126: causes.NOT_EXECUTABLE, 127: causes.COMMAND_MISSING}.get(failed.exit_code or 0, causes.USER_CODE)
 
 
 def _detail(failed: Exit, cause: str, line: str) -> str:
@@ -139,9 +142,9 @@ def _detail(failed: Exit, cause: str, line: str) -> str:
         return failed.note[:DETAIL_CHARS_MAX]
     if failed.ours == "end":
         return "its node was given back"
-    if cause == "node_lost":
+    if cause == causes.NODE_LOST:
         return "its lease ran out: the node had no contact with the server"
-    if cause == "cancelled":
+    if cause == causes.CANCELLED:
         return "stopped on request"
     if failed.signal is not None:
         said = f"rank {failed.rank} was ended by {SIGNAL_NAMES.get(failed.signal, f'signal {failed.signal}')}"

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headway_agent.decide.facts_and_acts import Range
 from headway_agent.decide.outcomes import Exit
 from headway_agent.decide.unconfirmed_files import Told, UnconfirmedFiles
+from headway_wire.claim import Claim
+from headway_wire.reply import GO, Duty
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping
+    from typing import Mapping
 
     from headway_agent.decide.node_features import NodeFeature
+    from headway_wire.sync import OutputRange, TaskOutcome
 
 HOLDING = "holding"  # The keeper is being told of it.
 PREPARING = "preparing"  # Its checkpoint, environment or inputs are being fetched; the keeper knows nothing of it.
@@ -43,7 +45,7 @@ REPORTED = {
 class NodeTask:
     key: str
     phase: str
-    duty: Mapping[str, Any] = field(default_factory=dict)  # Kept until `go`; afterwards the keeper knows all.
+    claim: Claim | None = None  # Kept until `go`; afterwards the keeper knows all, and little of it is left here.
     address: str = ""
     port: int = 0
     detail: str = ""
@@ -58,16 +60,37 @@ class NodeTask:
     shipped: dict[str, int] = field(default_factory=dict)  # By rank/stream: what is in storage.
     resumable: bool = True  # False until the server said from where on output is missing there.
     sizes: Mapping[str, int] = field(default_factory=dict)
-    outcome: Mapping[str, Any] | None = None
+    outcome: TaskOutcome | None = None
     over_s: float = 0.0  # When nothing of it was alive any more.
     saves: bool = False  # And the server is told so: keeping what it left takes its time.
     files_lost: bool = False  # The machine went before all of it was kept.
     failed_s: float = 0.0  # When the first of its ranks failed by itself.
     reclaimed: bool = False  # The machine's own notice ended it.
-    stays: tuple[Mapping[str, Any], float] | None = None  # How it failed, and until when its place is kept.
+    stays: tuple[TaskOutcome, float] | None = None  # How it failed, and until when its place is kept.
     notice: tuple[str, float] | None = None  # Why its ranks were told to end, and when their grace is over.
     warned: bool = False  # An earlier agent told them.
     writes: bool = False  # It has begun to write something that is kept, or may have: an earlier agent would know.
+
+    @property
+    def behind(self) -> str:
+        """The task after whose end it begins."""
+        return self.claim.behind if self.claim else ""
+
+    @property
+    def begins(self) -> bool:
+        """Whether it begins by itself once the keeper holds it."""
+        return self.claim is not None and self.claim.go
+
+    def resumes_elsewhere(self, claim: Claim) -> bool:
+        """Whether one that waits to be restored is, by this claim, to be restored from another checkpoint."""
+        if self.phase not in (HOLDING, PREPARING) or self.claim is None:
+            return False
+        before, after = self.claim.resume, claim.resume
+        return (before and (before.key, before.others)) != (after and (after.key, after.others))
+
+    @property
+    def grace_s(self) -> float:
+        return self.claim.grace_s if self.claim else 30.0
 
 
 @dataclass
@@ -78,7 +101,7 @@ class Flight:
     full: bool
     held: bool  # The server may keep it waiting.
     reports: dict[str, bool]
-    ranges: list[Range]
+    ranges: list[OutputRange]
     troubles: bool = False
     progress: Told = field(default_factory=Told)
 
@@ -101,13 +124,13 @@ class NodeState:
     full_due: bool = True
     tasks: dict[str, NodeTask] = field(default_factory=dict)
     duties: dict[str, str] = field(default_factory=dict)  # What the server last said to do, by task.
-    go_waits: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # `go` that came without a lease.
+    go_waits: dict[str, Duty] = field(default_factory=dict)  # `go` that came without a lease.
     behind: dict[str, str] = field(default_factory=dict)  # By task: who begins when it has ended. See waiting_line.py.
     just_ended: list[str] = field(default_factory=list)  # Those of them that have.
     changed: dict[str, bool] = field(default_factory=dict)  # Reports to send; True where somebody waits for it.
     urgent: int = 0
     lazy_due_s: float = 0.0  # When the reports are sent that nobody waits for.
-    ranges: list[Range] = field(default_factory=list)
+    ranges: list[OutputRange] = field(default_factory=list)
     going: set[str] = field(default_factory=set)  # Tasks whose ranks may be alive.
     draining: set[str] = field(default_factory=set)  # Tasks that are over and have output to ship.
     follow: set[str] = field(default_factory=set)
@@ -129,7 +152,7 @@ class NodeState:
     )
 
 
-def go_alone(duty: Mapping[str, Any], address: str, port: int) -> dict[str, Any]:
+def go_alone(task: NodeTask) -> Duty:
     """The `go` of a task that is all of its attempt: it waits for nobody, so it says it to itself."""
-    ranks = int(duty.get("ranks") or 1)
-    return {"peers": [[address, port]], "gang": [ranks, 0] if ranks > 1 else []}
+    ranks = task.claim.ranks or 1 if task.claim else 1
+    return Duty(task.key, GO, peers=((task.address, task.port),), gang=(ranks, 0) if ranks > 1 else ())

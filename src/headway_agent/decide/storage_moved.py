@@ -13,11 +13,11 @@ from headway_agent.decide.outcomes import how_ended
 from headway_agent.decide.state import ENDED, GOING, HOLDING, OVER, PREPARING, UNPREPARED, NodeTask
 from headway_agent.decide.sync_request import enter
 from headway_wire import storage_marks
+from headway_wire.kinds import replace
+from headway_wire.reply import StorageTold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping
-
     from headway_agent.decide.facts_and_acts import Act
     from headway_agent.decide.state import NodeState
 
@@ -27,12 +27,12 @@ def is_here(told: str, here: str | None) -> bool:
     return here is None or storage_marks.is_here(told, here)
 
 
-def heard(state: NodeState, told: Mapping[str, Any] | None, now: float, acts: list[Act]) -> None:
+def heard(state: NodeState, told: StorageTold | None, now: float, acts: list[Act]) -> None:
     """Take in what a reply says of storage: nothing where it is as we believe, or where the server knows no marks."""
     if told is None and state.storage is not None:
         return
-    told = told or {}
-    mark, before = str(told.get("mark") or ""), state.storage
+    told = told or StorageTold()
+    mark, before = told.mark, state.storage
     if mark == before:
         return
     state.storage = mark
@@ -44,7 +44,7 @@ def heard(state: NodeState, told: Mapping[str, Any] | None, now: float, acts: li
         _drop_ranges(state, now)
         _prepare_again(state, acts)
     for key in list(state.progress):
-        stale = unconfirmed_files.drop_stale(state, key, lambda entry: not is_here(str(entry.get("storage", "")), mark))
+        stale = unconfirmed_files.drop_stale(state, key, mark)
         if stale and key in state.tasks:
             store_again(state, state.tasks[key], "checkpoint" in stale, now, acts)
 
@@ -65,12 +65,11 @@ def _drop_ranges(state: NodeState, now: float) -> None:
 def _prepare_again(state: NodeState, acts: list[Act]) -> None:
     """What could not be had from the old place may be in the new one."""
     for key, task in list(state.tasks.items()):
-        if task.phase in (HOLDING, PREPARING, UNPREPARED) and task.duty:
+        if task.phase in (HOLDING, PREPARING, UNPREPARED) and task.claim is not None:
             state.changed.pop(key, None)
-            state.tasks[key] = NodeTask(
-                key, HOLDING, dict(task.duty)
-            )  # A new duty: what is under way for the old one ends.
-            acts.append(Hold(key, state.tasks[key].duty))
+            claim = replace(task.claim)  # Another one: what is under way for the old one ends.
+            state.tasks[key] = NodeTask(key, HOLDING, claim)
+            acts.append(Hold(key, claim))
     state.urgent = sum(state.changed.values())
 
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def checkpoint_stored(state: NodeState, fact: CheckpointStored, now: float, acts: list[Act]) -> None:
-    if storage_moved.counts(state, fact.task, fact.storage, True, now, acts):
+    if storage_moved.counts(state, fact.task, fact.checkpoint.storage, True, now, acts):
         unconfirmed_files.checkpoint_stored(state, fact)
 
 
 def artifact_stored(state: NodeState, fact: ArtifactStored, now: float, acts: list[Act]) -> None:
-    if storage_moved.counts(state, fact.task, fact.storage, False, now, acts):
+    if storage_moved.counts(state, fact.task, fact.artifact.storage, False, now, acts):
         unconfirmed_files.artifact_stored(state, fact)
 
 

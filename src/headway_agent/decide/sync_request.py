@@ -21,13 +21,24 @@ from headway_agent.decide.state import (
     NodeState,
     NodeTask,
 )
+from headway_wire import causes
 from headway_wire.digests import share, shown
-from headway_wire.sync import DIGESTED, PROTOCOL
+from headway_wire.kinds import replace
+from headway_wire.sync import (
+    DIGESTED,
+    NO_OUTCOME,
+    PROTOCOL,
+    Facts,
+    Report,
+    SavingFiles,
+    Stays,
+    SyncRequest,
+    TaskOutcome,
+    Trouble,
+)
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Mapping
-
+NO_FACTS = Facts()
+NO_WORDS: dict[str, object] = {}
 GATHER_S = 0.02  # So long ends are gathered whose places others have taken already.
 POLL_WAIT_S = 20.0
 LAZY_AFTER_S = 1.0  # News that nobody waits for may ride along with other news for so long,
@@ -106,101 +117,99 @@ def _news(state: NodeState, now: float) -> bool:
     return bool(state.changed) and now >= state.lazy_due_s
 
 
-def sync_body(state: NodeState, facts: Mapping[str, Any], now: float, wait_s: float = POLL_WAIT_S) -> dict[str, Any]:
+def sync_body(state: NodeState, facts: Facts, now: float, wait_s: float = POLL_WAIT_S) -> SyncRequest:
     """Make the next request and remember it as under way. With news in it, it asks for an answer at once."""
     assert len(state.flights) < 2, "one sync is held, one brings news; there is never a third"
     full = state.full_due
     keys = list(state.tasks) if full else [key for key in state.changed if key in state.tasks]
-    reports = [_report(state, state.tasks[key], now) for key in keys if state.tasks[key].phase in REPORTED]
+    reports = tuple(_report(state, state.tasks[key], now) for key in keys if state.tasks[key].phase in REPORTED)
     if full or state.flights or reports or state.ranges or state.troubles_due or unconfirmed_files.has_news(state, now):
         wait_s = 0.0
     if state.granted_s:
         # So often that a cut which is shorter than half of the lease ends nothing: see keeper/table.py.
         wait_s = min(wait_s, state.granted_s / 8)
     state.seq += 1
-    body: dict[str, Any] = {
-        "protocol": PROTOCOL,
-        "seq": state.seq,
-        "node": state.node,
-        "pool": state.pool,
-        "boot_id": state.boot_id,
-        "agent_epoch": state.agent_epoch,
-        "agent_version": state.agent_version,
-        "leader_epoch": state.leader_epoch,
-        "full": full,
-        "reports": reports,
-        "reports_digest": shown(state.reports_xor),
-        "duties_digest": shown(state.duties_xor),
-        "marks": True,
-        "storage": state.storage,  # Where all lies that this call tells of.
-        "logs": [dict(vars(piece)) for piece in state.ranges],
-        "wait_s": wait_s,
-    }
-    if full:
-        body["facts"] = dict(facts)
+    troubles = None
     if state.troubles_due or (full and state.troubles):
-        body["troubles"] = [{"what": what, "detail": detail} for what, detail in sorted(state.troubles.items())]
-    if state.features and (said := node_features.said(state, now)):
-        body["features"] = said
-    told = unconfirmed_files.add_to(body, state, now)
+        troubles = tuple(Trouble(what, detail) for what, detail in sorted(state.troubles.items()))
+    request = SyncRequest(
+        state.node,
+        state.pool,
+        state.boot_id,
+        state.agent_epoch,
+        PROTOCOL,
+        seq=state.seq,
+        agent_version=state.agent_version,
+        leader_epoch=state.leader_epoch,
+        full=full,
+        wait_s=wait_s,
+        facts=facts if full else NO_FACTS,
+        marks=True,
+        storage=state.storage or "",  # Where all lies that this call tells of.
+        reports_digest=shown(state.reports_xor),
+        duties_digest=shown(state.duties_xor),
+        reports=reports,
+        logs=tuple(state.ranges),
+        troubles=troubles,
+        features=node_features.said(state, now) if state.features else NO_WORDS,
+    )
+    request, told = unconfirmed_files.added(request, state, now)
     state.flights[state.seq] = Flight(now, full, wait_s > 0, state.changed, state.ranges, state.troubles_due, told)
     state.changed, state.ranges, state.urgent, state.troubles_due = {}, [], 0, False
-    return body
+    return request
 
 
-def _report(state: NodeState, task: NodeTask, now: float) -> dict[str, Any]:
-    report: dict[str, Any] = {"task": task.key, "phase": REPORTED[task.phase]}
+def _report(state: NodeState, task: NodeTask, now: float) -> Report:
+    report = Report(task.key, REPORTED[task.phase])
     if task.began_s:  # By itself: the server was told of no claim before.
-        report["began_ago_s"] = round(max(0.0, now - task.began_s), 3)
+        report = replace(report, began_ago_s=round(max(0.0, now - task.began_s), 3))
     if task.phase == CLAIMED:
-        report.update(address=task.address, port=task.port)
-    elif task.phase in (REFUSED, PREPARING):
-        report["detail"] = task.detail
-        if task.cause:
-            report["cause"] = task.cause
-    elif task.phase == UNPREPARED:
-        report.update(cause=task.cause, detail=task.detail)
-    elif task.phase == ENDED:
-        report["outcome"] = _outcome(task, now)
-        unconfirmed_files.last_word(state, task.key, bool(task.duty.get("resume")))
-        if unconfirmed_files.tells_steps(state, task.key):
-            report["outcome"]["steps_told"] = True
-        if task.began_s:
-            report["over_ago_s"] = round(max(0.0, now - task.over_s), 3)
-        if task.duty.get("nodes", 1) > 1 and task.started_at and not task.writes:
-            # Of a gang: those who save make its checkpoints, and this one does not, or did not come to it.
-            report["outcome"].update(idle=True, cut_off=were_cut_off(task.exits))
-        _say_unkept(state, task, report["outcome"])
-    elif task.phase == OVER and task.saves:
+        return replace(report, address=task.address, port=task.port)
+    if task.phase in (REFUSED, PREPARING, UNPREPARED):
+        return replace(report, detail=task.detail, cause=task.cause)
+    if task.phase == ENDED:
+        over_ago_s = round(max(0.0, now - task.over_s), 3) if task.began_s else None
+        return replace(report, outcome=_end(state, task, now), over_ago_s=over_ago_s)
+    if task.phase == OVER and task.saves:
         done, total = unconfirmed_files.of(state, task.key).saved_bytes
         ago_s = round(max(0.0, now - task.over_s), 3)
-        report["saving"] = {"outcome": _outcome(task, now), "over_ago_s": ago_s, "bytes_done": done, "bytes": total}
-    else:
-        if task.started_at:
-            report["started_at"] = task.started_at
-        if task.began_s:
-            report.update(address=task.address, port=task.port)
-        if task.stays:
-            report["stays"] = {"outcome": dict(task.stays[0]), "left_s": round(max(0.0, task.stays[1] - now), 3)}
-    return report
+        return replace(report, saving=SavingFiles(_outcome(task, now), ago_s, done, total))
+    if task.began_s:
+        report = replace(report, address=task.address, port=task.port)
+    if task.stays:
+        report = replace(report, stays=Stays(task.stays[0], round(max(0.0, task.stays[1] - now), 3)))
+    return replace(report, started_at=task.started_at)
 
 
-def _outcome(task: NodeTask, now: float) -> dict[str, Any]:
+def _outcome(task: NodeTask, now: float) -> TaskOutcome:
     """How it ended. When a rank failed is told by how long ago: clocks differ, and of a gang the first counts."""
-    ago = {"failed_ago_s": round(max(0.0, now - task.failed_s), 3)} if task.failed_s else {}
-    return dict(task.outcome or {}, **ago)
+    outcome = task.outcome or NO_OUTCOME
+    return replace(outcome, failed_ago_s=round(max(0.0, now - task.failed_s), 3)) if task.failed_s else outcome
 
 
-def _say_unkept(state: NodeState, task: NodeTask, outcome: dict[str, Any]) -> None:
+def _end(state: NodeState, task: NodeTask, now: float) -> TaskOutcome:
+    outcome = _outcome(task, now)
+    unconfirmed_files.last_word(state, task.key, task.claim is not None and task.claim.resume is not None)
+    if unconfirmed_files.tells_steps(state, task.key):
+        outcome = replace(outcome, steps_told=True)
+    if task.claim is not None and task.claim.nodes > 1 and task.started_at and not task.writes:
+        # Of a gang: those who save make its checkpoints, and this one does not, or did not come to it.
+        outcome = replace(outcome, idle=True, cut_off=were_cut_off(task.exits))
+    return _with_unkept(state, task, outcome)
+
+
+def _with_unkept(state: NodeState, task: NodeTask, outcome: TaskOutcome) -> TaskOutcome:
     """Name what of its files is not kept. What ended well and lost what it is for has not ended well."""
     said = [state.troubles[what] for what in unkept_words(task.key) if what in state.troubles]
     if task.files_lost and not said:
         said = [f"files {LOST}: storage took none of them in the time that there was"]
-    if said:
-        outcome["unkept"] = "; ".join(said).replace(WAIT, LOST)
-    if said and outcome.get("cause") is None:
+    if not said:
+        return outcome
+    outcome = replace(outcome, unkept="; ".join(said).replace(WAIT, LOST))
+    if outcome.cause is None:
         refused = state.troubles.get(f"outputs {task.key}", "")
         if task.files_lost:
-            outcome.update(cause="files_lost", detail=outcome["unkept"])
-        elif UNKEPT in refused:
-            outcome.update(cause="outputs_unkept", detail=refused)
+            return replace(outcome, cause=causes.FILES_LOST, detail=outcome.unkept)
+        if UNKEPT in refused:
+            return replace(outcome, cause=causes.OUTPUTS_UNKEPT, detail=refused)
+    return outcome

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headway_wire.kinds import replace
+from headway_wire.storage_marks import is_here
+from headway_wire.sync import BadCheckpoint, Notice, StackDump
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Mapping
+    from typing import Mapping
 
     from headway_agent.decide.decide import NodeState
     from headway_agent.decide.facts_and_acts import ArtifactStored, CheckpointBad, CheckpointStored, Dumped
+    from headway_wire.reply import Reply
+    from headway_wire.sync import StoredArtifact, StoredCheckpoint, SyncRequest
 
 STEP = "step"
 STEPS_EVERY_S = 2.0  # How often a task's step is looked for, to ride along with other news,
@@ -29,10 +35,11 @@ NOTICE_STALE_S = 60.0  # A machine that is still there so long after it should h
 class UnconfirmedFiles:
     """One task's things to keep, until the server has them."""
 
-    checkpoints: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # By manifest key: not yet answered for.
-    artifacts: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # By path.
-    bad: list[Mapping[str, Any]] = field(default_factory=list)
-    dumps: list[Mapping[str, Any]] = field(default_factory=list)
+    # By manifest key, with when it was saved: not yet answered for.
+    checkpoints: dict[str, tuple[StoredCheckpoint, float | None]] = field(default_factory=dict)
+    artifacts: dict[str, StoredArtifact] = field(default_factory=dict)  # By path.
+    bad: list[BadCheckpoint] = field(default_factory=list)
+    dumps: list[StackDump] = field(default_factory=list)
     under_way: set[str] = field(default_factory=set)  # Of these: said in a sync that has no reply yet.
     step: int | None = None
     printed_as: str = ""  # The unit in which its output tells its step; empty where something else does.
@@ -56,8 +63,8 @@ class Told:
     steps: dict[str, int] = field(default_factory=dict)
     idle: dict[str, int] = field(default_factory=dict)
     still_idle: dict[str, int] = field(default_factory=dict)
-    bad: list[Mapping[str, Any]] = field(default_factory=list)
-    dumps: list[Mapping[str, Any]] = field(default_factory=list)
+    bad: list[BadCheckpoint] = field(default_factory=list)
+    dumps: list[StackDump] = field(default_factory=list)
     notice: bool = False
 
     def __bool__(self) -> bool:
@@ -74,31 +81,30 @@ def of(state: NodeState, key: str) -> UnconfirmedFiles:
 def checkpoint_stored(state: NodeState, fact: CheckpointStored) -> None:
     mine = of(state, fact.task)
     # A newer one of the same step replaces what was not said yet.
-    same = [key for key, each in mine.checkpoints.items() if each["step"] == fact.checkpoint["step"]]
+    same = [key for key, (each, _) in mine.checkpoints.items() if each.step == fact.checkpoint.step]
     for key in same:
         if key not in mine.under_way:
             del mine.checkpoints[key]
-    if fact.task in state.tasks and not fact.checkpoint.get("beside"):
+    if fact.task in state.tasks and not fact.checkpoint.beside:
         wrote(state, fact.task)
-    mine.checkpoints[fact.checkpoint["key"]] = dict(fact.checkpoint, task=fact.task, storage=fact.storage)
-    _seen_step(mine, int(fact.checkpoint["step"]))
+    mine.checkpoints[fact.checkpoint.key] = (fact.checkpoint, fact.saved_s)
+    _seen_step(mine, fact.checkpoint.step)
 
 
 def artifact_stored(state: NodeState, fact: ArtifactStored) -> None:
     mine = of(state, fact.task)
-    path = fact.artifact["path"]
-    mine.artifacts[path] = dict(fact.artifact, task=fact.task, storage=fact.storage)
+    path = fact.artifact.path
+    mine.artifacts[path] = fact.artifact
     mine.under_way.discard(path)  # What is under way is an older version of it.
 
 
 def checkpoint_bad(state: NodeState, fact: CheckpointBad) -> None:
-    of(state, fact.task).bad.append({"task": fact.task, "key": fact.key, "detail": fact.detail})
+    of(state, fact.task).bad.append(BadCheckpoint(fact.task, fact.key, fact.detail))
 
 
 def dumped(state: NodeState, fact: Dumped) -> None:
-    said = {"task": fact.task, "key": fact.key, "what": fact.what, "size": fact.size, "sha256": fact.sha256}
-    said["storage"] = fact.storage
-    of(state, fact.task).dumps.append(said)
+    dump = StackDump(fact.task, fact.key, fact.what, fact.size, fact.sha256, fact.storage)
+    of(state, fact.task).dumps.append(dump)
 
 
 def stepped(state: NodeState, task: str, step: int, printed_as: str = "", by_itself: bool = True) -> None:
@@ -154,19 +160,26 @@ def _seen_step(mine: UnconfirmedFiles, step: int) -> None:
     mine.step = step if mine.step is None else max(mine.step, step)
 
 
-def drop_stale(state: NodeState, key: str, stale: Callable[[Mapping[str, Any]], bool]) -> set[str]:
+def drop_stale(state: NodeState, key: str, here: str) -> set[str]:
     """Drop what lies in another storage than the server's, also of calls under way. Returns what kinds there were."""
+
+    def stale(entry: StoredCheckpoint | StoredArtifact | StackDump) -> bool:
+        return not is_here(entry.storage, here)
+
     mine = state.progress[key]
     found: set[str] = set()
-    for kind, entries in (("checkpoint", mine.checkpoints), ("artifact", mine.artifacts)):
-        for name in [name for name, entry in entries.items() if stale(entry)]:
-            del entries[name]
-            mine.under_way.discard(name)
-            found.add(kind)
+    for name in [name for name, (checkpoint, _) in mine.checkpoints.items() if stale(checkpoint)]:
+        del mine.checkpoints[name]
+        mine.under_way.discard(name)
+        found.add("checkpoint")
+    for name in [name for name, artifact in mine.artifacts.items() if stale(artifact)]:
+        del mine.artifacts[name]
+        mine.under_way.discard(name)
+        found.add("artifact")
     mine.bad = []  # It was looked for elsewhere: the task is prepared again.
     mine.dumps = [entry for entry in mine.dumps if not stale(entry)]
     for flight in state.flights.values():
-        flight.progress.bad = [entry for entry in flight.progress.bad if entry["task"] != key]
+        flight.progress.bad = [entry for entry in flight.progress.bad if entry.task != key]
         flight.progress.dumps = [entry for entry in flight.progress.dumps if not stale(entry)]
     return found
 
@@ -256,33 +269,20 @@ def _untold_steps(state: NodeState) -> dict[str, int]:
     }
 
 
-def add_to(body: dict[str, Any], state: NodeState, now: float) -> Told:
-    """Put into a request all that was not said yet, and return it, to be said again if no reply comes.
+def added(request: SyncRequest, state: NodeState, now: float) -> tuple[SyncRequest, Told]:
+    """A request with all that was not said yet, and that again, to be said once more if no reply comes.
 
     What an end waits for does not go into a call that the server may hold: it would be answered for only with that.
     """
-    told = Told(steps=_untold_steps(state) if state.progress else {})
-    if told.steps:
-        body["steps"] = dict(told.steps)
-        state.steps_at_s = now
-        for key, step in told.steps.items():
-            state.progress[key].step_told = step
-    told.idle = _untold_idle(state, body["full"]) if state.progress else {}
-    if told.idle:
-        body["idle"] = dict(told.idle)
-        for key, step in told.idle.items():
-            state.progress[key].idle_told = step
-    told.still_idle = _untold_still_idle(state, now, body["full"]) if state.progress else {}
-    if told.still_idle:
-        body["still_idle"] = dict(told.still_idle)
-        for key, step in told.still_idle.items():
-            state.progress[key].still_idle_told = step
-    checkpoints: list[Mapping[str, Any]] = []
-    artifacts: list[Mapping[str, Any]] = []
+    told = Told(notice=state.notice is not None and (state.notice_due or request.full))
+    checkpoints: list[StoredCheckpoint] = []
+    artifacts: list[StoredArtifact] = []
+    if state.progress:
+        _add_steps(told, state, now, request.full)
     for key, mine in state.progress.items() if state.storage is not None else ():
         fresh = [each for each in (*mine.checkpoints, *mine.artifacts) if each not in mine.under_way]
-        fresh = [] if body["wait_s"] else fresh
-        checkpoints += [_aged(mine.checkpoints[each], now) for each in fresh if each in mine.checkpoints]
+        fresh = [] if request.wait_s else fresh
+        checkpoints += [_aged(*mine.checkpoints[each], now) for each in fresh if each in mine.checkpoints]
         artifacts += [mine.artifacts[each] for each in fresh if each in mine.artifacts]
         told.bad += mine.bad
         told.dumps += mine.dumps
@@ -290,39 +290,56 @@ def add_to(body: dict[str, Any], state: NodeState, now: float) -> Told:
         if fresh:
             told.keys[key] = fresh
             mine.under_way.update(fresh)
-    for word, said in (
-        ("checkpoints", checkpoints),
-        ("artifacts", artifacts),
-        ("bad_checkpoints", told.bad),
-        ("dumps", told.dumps),
-    ):
-        if said:
-            body[word] = list(said)
-    if state.notice is not None and (state.notice_due or body["full"]):
-        body["notice"] = {"cause": state.notice[0], "seconds_left": max(0.0, round(state.notice[1] - now, 1))}
-        if state.notice_why:
-            body["notice"]["why"] = state.notice_why
-        told.notice = True
-    state.notice_due = False
-    return told
+    notice, state.notice_due = _notice(state, now) if told.notice else None, False
+    if not told:
+        return request, told
+    return replace(
+        request,
+        steps=tuple(told.steps.items()),
+        idle=tuple(told.idle.items()),
+        still_idle=tuple(told.still_idle.items()),
+        checkpoints=tuple(checkpoints),
+        artifacts=tuple(artifacts),
+        bad_checkpoints=tuple(told.bad),
+        dumps=tuple(told.dumps),
+        notice=notice,
+    ), told
 
 
-def _aged(checkpoint: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+def _add_steps(told: Told, state: NodeState, now: float, full: bool) -> None:
+    told.steps = _untold_steps(state)
+    if told.steps:
+        state.steps_at_s = now
+    for key, step in told.steps.items():
+        state.progress[key].step_told = step
+    told.idle = _untold_idle(state, full)
+    for key, step in told.idle.items():
+        state.progress[key].idle_told = step
+    told.still_idle = _untold_still_idle(state, now, full)
+    for key, step in told.still_idle.items():
+        state.progress[key].still_idle_told = step
+
+
+def _notice(state: NodeState, now: float) -> Notice | None:
+    if state.notice is None:
+        return None
+    return Notice(state.notice[0], max(0.0, round(state.notice[1] - now, 1)), state.notice_why)
+
+
+def _aged(checkpoint: StoredCheckpoint, saved_s: float | None, now: float) -> StoredCheckpoint:
     """With how long ago it was saved, instead of when: clocks differ."""
-    said = dict(checkpoint)
-    saved_s = said.pop("saved_s", None)
-    return said if saved_s is None else dict(said, saved_ago_s=round(max(0.0, now - saved_s), 3))
+    return checkpoint if saved_s is None else replace(checkpoint, saved_ago_s=round(max(0.0, now - saved_s), 3))
 
 
-def answered(state: NodeState, told: Told, reply: Mapping[str, Any], now: float) -> None:
+def answered(state: NodeState, told: Told, reply: Reply, now: float) -> None:
     """Drop what the server has answered for; the rest is said again."""
-    others_saved(state, reply.get("saved") or {}, now)
-    for key, steps in (reply.get("checkpoints_safe") or {}).items():
+    others_saved(state, reply.saved, now)
+    for key, steps in reply.checkpoints_safe.items():
         mine = state.progress.get(key)
-        for each in [one for one, said in mine.checkpoints.items() if said["step"] in steps] if mine else ():
+        for each in [one for one, (said, _) in mine.checkpoints.items() if said.step in steps] if mine else ():
             if each in told.keys.get(key, ()):
                 del state.progress[key].checkpoints[each]
-    for key, path in reply.get("artifacts_safe") or ():
+    for key, path in reply.artifacts_safe:
         mine = state.progress.get(key)
         if mine is not None and path in mine.under_way and path in told.keys.get(key, ()):
             mine.artifacts.pop(path, None)
@@ -347,10 +364,10 @@ def not_answered(state: NodeState, told: Told) -> None:
     for key in told.still_idle:
         if key in state.progress:
             state.progress[key].still_idle_told = None
-    for each in told.bad:
-        if each["task"] in state.progress:
-            state.progress[each["task"]].bad.append(each)
-    for each in told.dumps:
-        if each["task"] in state.progress:
-            state.progress[each["task"]].dumps.append(each)
+    for bad in told.bad:
+        if bad.task in state.progress:
+            state.progress[bad.task].bad.append(bad)
+    for dump in told.dumps:
+        if dump.task in state.progress:
+            state.progress[dump.task].dumps.append(dump)
     state.notice_due = state.notice_due or (told.notice and state.notice is not None)

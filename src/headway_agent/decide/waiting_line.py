@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from headway_agent.decide.state import ENDED, HOLDING, LINED, OVER, PREPARING, REFUSED
 from headway_agent.decide.sync_request import change, enter
+from headway_wire.claim import Claim
+from headway_wire.kinds import replace
 from headway_wire.sync import CALLED_BACK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping
-
     from headway_agent.decide.state import NodeState, NodeTask
 
 
@@ -21,11 +21,11 @@ def set_behind(state: NodeState, task: NodeTask, before: str) -> None:
     """Say behind whom a task waits; empty: behind nobody any more."""
     leave(state, task)
     one = state.tasks.get(before)
-    while one is not None and one.phase not in (HOLDING, PREPARING, LINED) and one.duty.get("behind"):
+    while one is not None and one.phase not in (HOLDING, PREPARING, LINED) and one.behind:
         # It dropped out before its turn, which the server did not know yet: it never had a place to give away.
-        before = str(one.duty["behind"])
+        before = one.behind
         one = state.tasks.get(before)
-    task.duty = dict(task.duty, behind=before)
+    task.claim = replace(task.claim or Claim(task.key), behind=before)
     if before:
         state.behind[before] = task.key
         if one is not None and one.phase == ENDED:
@@ -34,14 +34,14 @@ def set_behind(state: NodeState, task: NodeTask, before: str) -> None:
 
 def leave(state: NodeState, task: NodeTask) -> None:
     """It waits behind nobody any more, whatever becomes of it."""
-    before = str(task.duty.get("behind") or "")
+    before = task.behind
     if before and state.behind.get(before) == task.key:
         del state.behind[before]
 
 
 def drop_out(state: NodeState, task: NodeTask) -> None:
     """It gives up its place in line before its turn has come: who was behind it is behind the one before it."""
-    before = str(task.duty.get("behind") or "")
+    before = task.behind
     leave(state, task)
     heir = state.tasks.get(state.behind.pop(task.key, ""))
     if heir is not None:
@@ -56,7 +56,7 @@ def line(state: NodeState, task: NodeTask, now: float) -> None:
 
 def call_back(state: NodeState, task: NodeTask, now: float) -> bool:
     """Give a task back that the server wants to keep in the queue; not if its turn has come."""
-    if task.phase not in (HOLDING, PREPARING, LINED) or not task.duty.get("behind"):
+    if task.phase not in (HOLDING, PREPARING, LINED) or not task.behind:
         return False
     drop_out(state, task)
     task.cause, task.detail = CALLED_BACK, "called back before it began"
@@ -70,7 +70,7 @@ def turns(state: NodeState) -> list[NodeTask]:
     for key in state.just_ended:
         task = state.tasks.get(state.behind.get(key, ""))
         before = state.tasks.get(key)
-        if task is not None and before is not None and before.phase == ENDED and not before.duty.get("behind"):
+        if task is not None and before is not None and before.phase == ENDED and not before.behind:
             leave(state, task)
             found.append(task)
     state.just_ended = []
@@ -86,6 +86,6 @@ def free_places(state: NodeState, begun: list[str], now: float) -> None:
             change(state, key, True, now)
 
 
-def may_go(duty: Mapping[str, Any]) -> dict[str, Any]:
+def may_go(task: NodeTask) -> Claim:
     """The claim of a task whose turn has come."""
-    return dict(duty, behind="", go=True)
+    return replace(task.claim or Claim(task.key), behind="", go=True)

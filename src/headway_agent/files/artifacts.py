@@ -17,6 +17,7 @@ from headway_agent.files.restore import look, unkeepable
 from headway_agent.files.task_files import ARTIFACT_QUIET_S
 from headway_agent.objects import direct_io
 from headway_agent.objects.folder import NotJoined
+from headway_wire.sync import StoredArtifact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def store(
     file: str,
     signature: Signature,
     gets_on: Callable[[int], None] = lambda count: None,
-) -> dict[str, Any]:
+) -> StoredArtifact:
     """Store one file whole and return what the server is told of it. Raises Changed when it was written to.
 
     `gets_on` is called whenever so many bytes of it more are stored.
@@ -138,7 +139,7 @@ def store(
             keys.append(key)
     finally:
         os.close(fd)
-    return {"path": path, "size": size, "sha256": digest.hexdigest(), "keys": keys, "at": time.time()}
+    return StoredArtifact(charge.key, path, tuple(keys), size, digest.hexdigest(), time.time(), objects.mark)
 
 
 class _Source:

@@ -22,7 +22,9 @@ from headway_agent.files.parts import Known
 from headway_agent.files.upload_journal import SentParts
 from headway_agent.files.watch import ASKED, NOTICE, first_output
 from headway_agent.node.directory import write_whole
+from headway_wire.kinds import Wrong, replace
 from headway_wire.storage_marks import is_here
+from headway_wire.sync import StoredCheckpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from headway_agent.checkpoints.step_names import NamedStep
     from headway_agent.files.restore import Restored
     from headway_agent.files.workdir import Workdir
+    from headway_wire.claim import Resume
 
 KEPT = "kept.json"
 ARTIFACTS_EVERY_S = 30.0
@@ -75,7 +78,8 @@ class TaskFiles:
         self.storage = ""  # The mark of the place in which those parts lie; see decide/storage_moved.py.
         self.sent = SentParts(directory)
         self.again = False  # What was kept last is to be kept again: storage is elsewhere.
-        self.report: dict[str, Any] | None = None
+        self.report: StoredCheckpoint | None = None
+        self.saved_s: float | None = None  # When what it tells of was written.
         self.foreign: dict[str, Signature] = {}  # What was restored from other tasks of the gang, as it came.
         self.writes = False  # It has begun to write something that is kept.
         self._take_kept(_read(os.path.join(directory, KEPT)))
@@ -299,6 +303,27 @@ class TaskFiles:
             files=entries,
         )
 
+    def report_of(self, snapshot: Snapshot, key: str, files: int, size: int, at: float, mark: str) -> StoredCheckpoint:
+        """What the server is told of a snapshot that is in storage."""
+        elsewhere = self.workdir is not None and any(path.startswith(PREFIX) for path in snapshot.files)
+        return StoredCheckpoint(
+            self.key,
+            snapshot.step,
+            key,
+            snapshot.how,
+            size,
+            files,
+            at,
+            metrics=dict(snapshot.metrics),
+            unit=snapshot.unit,
+            sharded=any(shard_of(path) is not None for path in snapshot.files),
+            beside=all(completeness.BESIDE.search(path) for path in snapshot.files),
+            covers=tuple(self.covers(snapshot.files)),
+            late=self.is_late(snapshot.new),
+            found=self.workdir.said if self.workdir is not None and elsewhere else "",
+            storage=mark,
+        )
+
     # --- memory on disk ---
 
     def known_in(self, mark: str) -> Known:
@@ -314,20 +339,22 @@ class TaskFiles:
         files = {path: each[0] for path, each in self.knowledge.kept.items()}
         if self.report is None or any(tree.get(path) != signature for path, signature in files.items()):
             return None
-        metrics = self.report.get("metrics") or {}
-        return Snapshot(files, int(self.report["step"]), str(self.report["how"]), tuple(files), metrics)
+        return Snapshot(files, self.report.step, self.report.how, tuple(files), self.report.metrics)
 
-    def keep(self, snapshot: Snapshot, entries: list[dict[str, Any]], report: Mapping[str, Any], mark: str) -> None:
+    def keep(
+        self, snapshot: Snapshot, entries: list[dict[str, Any]], report: StoredCheckpoint, saved_s: float | None
+    ) -> None:
         """Take note of what is in storage now."""
-        self.storage, self.again = mark, False
+        self.storage, self.again = report.storage, False
         self.sent.forget_parts()
         completeness.kept(self.knowledge, snapshot)
         files = {entry["path"]: (snapshot.files[entry["path"]], entry["parts"]) for entry in entries}
         self.known.take(files)
-        self.report = dict(report)
+        self.report, self.saved_s = report, saved_s
+        noted = dict(report.show(), **({} if saved_s is None else {"saved_s": saved_s}))
         try:
             write_kept(
-                self.directory, snapshot.step, snapshot.how, files, self.report, mark,
+                self.directory, snapshot.step, snapshot.how, files, noted, report.storage,
                 habits=sorted(self.knowledge.habits), unit=self.knowledge.steps.unit,
                 usual=self.knowledge.rounds.usual, bar=self.knowledge.steps.bar, foreign=self.foreign,
             )  # fmt: skip
@@ -341,7 +368,7 @@ class TaskFiles:
         self.known.take(files)
         tree = {path: each[0] for path, each in files.items()}
         completeness.restored(self.knowledge, tree, int(kept["step"]), kept["how"])
-        self.report = kept["report"]
+        self._take_report(kept["report"])
         self.foreign = {str(path): _signature(each) for path, each in (kept.get("foreign") or {}).items()}
         self.knowledge.habits = set(kept.get("habits") or ())
         self.knowledge.rounds.usual = Counter({str(shape): int(n) for shape, n in (kept.get("usual") or {}).items()})
@@ -350,6 +377,16 @@ class TaskFiles:
         if self.report is not None:
             self.knowledge.steps.own = int(kept["step"])
         self.storage = str(kept.get("storage", ""))
+        if self.report is not None:
+            self.report = replace(self.report, storage=self.storage)
+
+    def _take_report(self, noted: Any) -> None:
+        if isinstance(noted, dict):
+            try:
+                self.report = StoredCheckpoint.read(dict(noted, task=self.key))
+                self.saved_s = noted.get("saved_s")
+            except Wrong:
+                pass  # Of another version: it was told by whoever wrote it, or is stored once more.
 
 
 def write_kept(
@@ -370,17 +407,17 @@ def write_kept(
     write_whole(os.path.join(directory, KEPT), dict(kept, unit=unit, usual=dict(usual or {}), bar=bar, **more))
 
 
-def write_restored(directory: str, resume: Mapping[str, Any], restored: Restored, tree: Tree, mark: str) -> None:
+def write_restored(directory: str, resume: Resume, restored: Restored, tree: Tree, mark: str) -> None:
     """Note what a task begins with. What others have saved tells nothing of how this one saves."""
     manifest = restored.manifest
-    own = resume.get("own") is not False
+    own = resume.own
     parts = {file["path"]: file["parts"] for file in manifest["files"] if own and file["path"] not in restored.theirs}
     files = {path: (signature, parts[path]) for path, signature in tree.items() if path in parts}
     foreign = {path: signature for path, signature in tree.items() if path not in parts}
     usual = manifest.get("usual") if own and isinstance(manifest.get("usual"), dict) else {}
     how = manifest["how"] if own else completeness.SETTLED
     unit, bar = str(manifest.get("unit") or ""), str(manifest.get("bar") or "")
-    write_kept(directory, int(resume["step"]), how, files, None, mark, unit=unit, usual=usual, bar=bar, foreign=foreign)
+    write_kept(directory, resume.step, how, files, None, mark, unit=unit, usual=usual, bar=bar, foreign=foreign)
 
 
 class _FileInspector(Inspector):

@@ -20,7 +20,6 @@ from headway_agent.checkpoints import completeness
 from headway_agent.checkpoints.completeness import CUT, WHOLE
 from headway_agent.checkpoints.roots import PREFIX, WORKDIR
 from headway_agent.checkpoints.rounds import Closed
-from headway_agent.checkpoints.step_names import shard_of
 from headway_agent.decide.facts_and_acts import (
     UNKEPT,
     WAIT,
@@ -259,7 +258,7 @@ class Uploader:
             charge = self._charges[key] = TaskFiles(key, directory, self._epoch)
             if charge.report is not None:
                 # Perhaps the agent before us could not say it.
-                self._tell(CheckpointStored(key, charge.report, charge.storage))
+                self._tell(CheckpointStored(key, charge.report, charge.saved_s))
             charge.sdk_at_s = 0.0
             charge.artifacts_at_s = boottime_s() + charge.artifacts_every_s
         charge.polled = charge.polled or polled
@@ -472,30 +471,11 @@ class Uploader:
             return
         charge.backoff_s = 0.0
         size = sum(entry["size"] for entry in entries)
-        report = {
-            "step": snapshot.step,
-            "how": snapshot.how,
-            "key": key,
-            "bytes": size,
-            "files": len(entries),
-            "at": at,
-        }
-        report["metrics"] = dict(snapshot.metrics)
+        report, saved_s = charge.report_of(snapshot, key, len(entries), size, at, self.objects.mark), None
         if snapshot.written_ns:
-            report["saved_s"] = boottime_s() - max(0.0, time.time() - snapshot.written_ns / 1e9)
-        report["unit"] = snapshot.unit
-        if any(shard_of(path) is not None for path in snapshot.files):
-            report["sharded"] = True
-        if all(completeness.BESIDE.search(path) for path in snapshot.files):
-            report["beside"] = True
-        if charge.covers(snapshot.files):
-            report["covers"] = charge.covers(snapshot.files)
-        if charge.is_late(snapshot.new):
-            report["late"] = True
-        if charge.workdir is not None and any(path.startswith(PREFIX) for path in snapshot.files):
-            report["found"] = charge.workdir.said
-        charge.keep(snapshot, entries, report, self.objects.mark)
-        self._tell(CheckpointStored(charge.key, report, self.objects.mark))
+            saved_s = boottime_s() - max(0.0, time.time() - snapshot.written_ns / 1e9)
+        charge.keep(snapshot, entries, report, saved_s)
+        self._tell(CheckpointStored(charge.key, report, saved_s))
         self._trouble(f"checkpoints {charge.key}", "")
         took_s = round(boottime_s() - begin_s, 3)
         self._log.say("checkpoint stored", task=charge.key, step=snapshot.step, how=snapshot.how, sent=sent, s=took_s)
@@ -577,7 +557,7 @@ class Uploader:
                     raise
         self.objects.settle()
         charge.artifacts[name] = signature
-        self._tell(ArtifactStored(charge.key, told, self.objects.mark))
+        self._tell(ArtifactStored(charge.key, told))
 
     def _count_stored(self, charge: TaskFiles, known: Known, size: int) -> None:
         """Count what arrives of the last checkpoint."""

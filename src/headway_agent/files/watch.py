@@ -22,12 +22,13 @@ from headway_agent.prepare import steps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterable, Mapping, Sequence
+    from typing import Any, Callable, Iterable, Sequence
 
     from headway_agent.decide.facts_and_acts import Act
     from headway_agent.files.restore import Restored
     from headway_agent.files.uploader import Uploader
     from headway_agent.objects.remote import RemoteStorage
+    from headway_wire.claim import Claim, Program
 
 WATCH_AFTER_S = 0.1
 WORKDIR_AFTER_S = 1.0  # When the working directory is looked at: most tasks that are over sooner saved nothing there.
@@ -77,21 +78,21 @@ class FileWatch:
 
     # --- the life of a task ---
 
-    def held(self, duty: Mapping[str, Any], directory: str, cwd: str) -> None:
-        asked = asked_of(duty, cwd)
+    def held(self, claim: Claim, directory: str, cwd: str) -> None:
+        asked, key = asked_of(claim.progress, cwd), claim.task
         if asked:
             write_whole(os.path.join(directory, ASKED), asked)
-        if asked or duty.get("resume"):
-            self._asked.add(duty["task"])
-        dirs = (asked.get("checkpoint") or {}).get("dirs") or ()
-        note = self._workdirs[duty["task"]] = Note(cwd, time.time_ns(), dirs)
-        if int(duty.get("nodes") or 1) > 1 and workdir_notes.is_in_place(directory, cwd):
+        if asked or claim.resume:
+            self._asked.add(key)
+        dirs = claim.progress.checkpoint.dirs if claim.progress.checkpoint else ()
+        note = self._workdirs[key] = Note(cwd, time.time_ns(), dirs)
+        if claim.nodes > 1 and workdir_notes.is_in_place(directory, cwd):
             from headway_agent.files import occupants  # Here: an idle node need not carry it.
 
-            occupants.enter(occupants.occupant(duty["task"], directory, note))  # Before the first rank of all starts.
-        if dirs or int(duty.get("attempt") or 1) > 1:
+            occupants.enter(occupants.occupant(key, directory, note))  # Before the first rank of all starts.
+        if dirs or claim.attempt > 1:
             # One that runs again writes over what is there, and no folder shows that something was written.
-            self._note_workdir(duty["task"])
+            self._note_workdir(key)
 
     def spawned(self, key: str) -> None:
         self._note_later(key)
@@ -245,14 +246,15 @@ class FileWatch:
         """Fill the checkpoint directory before the task is claimed; a step of prepare/steps.py."""
         from headway_agent.files import restore, task_files  # Here: an idle node need not carry them.
 
-        resume, objects = work.duty["resume"], self._storage.objects()
+        resume, objects = work.claim.resume, self._storage.objects()
+        assert resume is not None, "a step of claims that have one"
         if objects is None:
             raise OSError("the server has not said yet where storage is")
         directory = f"{work.directory}/checkpoints"
         try:
-            restored = restore.restore(objects, resume["key"], directory, work.check, resume.get("others") or ())
+            restored = restore.restore(objects, resume.key, directory, work.check, resume.others)
         except restore.Bad as problem:
-            raise steps.UnusableCheckpoint(problem.key or resume["key"], str(problem)) from None
+            raise steps.UnusableCheckpoint(problem.key or resume.key, str(problem)) from None
         returned = self._put_back(work, restored)
         tree = {**restore.look(directory), **returned}
         task_files.write_restored(work.directory, resume, restored, tree, objects.mark)
@@ -263,15 +265,15 @@ class FileWatch:
 
         named = [each for each in (restored.manifest, *restored.others) if each.get("workdir")]
         manifest = dict(restored.manifest, workdir=named[0]["workdir"] if named else None)
-        cwd = work.prepared.cwd or str(work.duty.get("workdir") or "") or f"{work.directory}/work"
-        dirs = (work.asked.get("checkpoint") or {}).get("dirs") or ()
+        cwd = work.prepared.cwd or work.claim.workdir or f"{work.directory}/work"
+        dirs = work.asked.checkpoint.dirs if work.asked.checkpoint else ()
         return returned_files.put_back(work.key, work.directory, cwd, dirs, manifest)
 
 
-def asked_of(duty: Mapping[str, Any], cwd: str) -> dict[str, Any]:
-    """What of a duty must outlive the agent; nothing for a task that asked for nothing."""
-    progress = duty.get("progress") or {}
-    asked = {word: progress[word] for word in ("checkpoint", "outputs", "artifacts_every_s") if progress.get(word)}
+def asked_of(program: Program, cwd: str) -> dict[str, Any]:
+    """What of a claim must outlive the agent; nothing for a task that asked for nothing."""
+    said = program.show()
+    asked = {word: said[word] for word in ("checkpoint", "outputs", "artifacts_every_s") if said.get(word)}
     if asked:
         asked["cwd"] = cwd
     return asked

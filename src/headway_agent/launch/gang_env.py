@@ -9,36 +9,38 @@ import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping, Sequence
+    from typing import Any, Sequence
+
+    from headway_wire.claim import Claim
 
 HOSTS = "hosts"
 MPI_HOSTS = "mpi-hosts"
 LOOPBACK = ("127.", "::1", "localhost")
 
 
-def static_env(duty: Mapping[str, Any], task_dir: str, address: str) -> dict[str, str]:
+def static_env(claim: Claim, task_dir: str, address: str) -> dict[str, str]:
     """Variables that a task has from the start, if it is part of something larger than one process."""
-    nodes, ranks = int(duty.get("nodes") or 1), int(duty.get("ranks") or 1)
+    nodes, ranks = claim.nodes or 1, claim.ranks or 1
     if nodes * ranks == 1:
         return {}
-    env = {"GROUP_RANK": str(duty.get("node_rank") or 0), "HEADWAY_HOSTFILE": f"{task_dir}/{HOSTS}"}
+    env = {"GROUP_RANK": str(claim.node_rank), "HEADWAY_HOSTFILE": f"{task_dir}/{HOSTS}"}
     if nodes > 1:
         env.update(
             PET_NNODES=str(nodes),
-            PET_NODE_RANK=str(duty.get("node_rank") or 0),
+            PET_NODE_RANK=str(claim.node_rank),
             PET_RDZV_BACKEND="static",  # Ranks stay where we put them; c10d would give them out as nodes come.
-            PET_RDZV_ID="-".join(str(duty["task"]).split("/")[:2]),
+            PET_RDZV_ID="-".join(claim.task.split("/")[:2]),
         )
-    if duty.get("gang_key"):
-        env["HEADWAY_GANG_KEY"] = str(duty["gang_key"])
+    if claim.gang_key:
+        env["HEADWAY_GANG_KEY"] = claim.gang_key
     if address.startswith(LOOPBACK):
         env["GLOO_SOCKET_IFNAME"] = "lo"  # Else it takes the interface of the machine's name, which may have none.
     return env
 
 
-def go_env(peers: Sequence[Any], address: str, port: int, ranks: int = 1, index: int = 0) -> dict[str, Any]:
+def go_env(peers: Sequence[tuple[str, int]], address: str, port: int, ranks: int = 1, index: int = 0) -> dict[str, Any]:
     """Variables that are known with `go`. A value that differs from rank to rank is a mapping of ranks to values."""
-    known = [(str(each[0]), int(each[1])) for each in peers] or [(address, port)]
+    known = list(peers) or [(address, port)]
     master, master_port = known[0]
     env: dict[str, Any] = {
         "MASTER_ADDR": master,
@@ -73,11 +75,11 @@ def _tf_configs(known: Sequence[tuple[str, int]], ranks: int, index: int) -> dic
     return configs
 
 
-def host_file(peers: Sequence[Any], ranks: int) -> str:
+def host_file(peers: Sequence[tuple[str, int]], ranks: int) -> str:
     """One line per machine, as mpirun reads it: `10.0.0.1 slots=8`."""
     slots: dict[str, int] = {}
-    for each in peers:
-        slots[str(each[0])] = slots.get(str(each[0]), 0) + ranks
+    for host, _ in peers:
+        slots[host] = slots.get(host, 0) + ranks
     return "".join(f"{host} slots={count}\n" for host, count in slots.items())
 
 
@@ -95,9 +97,9 @@ def torchrun_argv(argv: Sequence[str], python: str, ranks: int) -> list[str]:
     return [*run, "--no-python", *argv]
 
 
-def mpi_argv(argv: Sequence[str], own: Sequence[str], duty: Mapping[str, Any], task_dir: str) -> list[str]:
+def mpi_argv(argv: Sequence[str], own: Sequence[str], claim: Claim, task_dir: str) -> list[str]:
     """On the first node mpirun around the command; on the others something that waits for its end."""
-    if int(duty.get("node_rank") or 0):
+    if claim.node_rank:
         return [*own, "mpi-hold"]
-    world = str(duty.get("world_size") or 1)
+    world = str(claim.world_size or 1)
     return [*own, "mpi-lead", f"{task_dir}/{MPI_HOSTS}", world, *argv]

@@ -1,4 +1,4 @@
-"""From a duty to what the keeper starts: directories, output files and the environment of each rank.
+"""From a claim to what the keeper starts: directories, output files and the environment of each rank.
 
 Pure. The names are those that launchers of training jobs set everywhere (RANK, WORLD_SIZE, MASTER_ADDR, …), and ours.
 """
@@ -12,12 +12,14 @@ import signal
 from headway_agent.launch import gang_env
 from headway_agent.launch.sdk_shim import search_path
 from headway_agent.prepare.python_names import names_python
+from headway_wire.tasks import split_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping, Sequence
 
     from headway_agent.prepare.steps import Prepared
+    from headway_wire.claim import Claim, Program
 
 INHERITED = ("HOME", "PATH", "LANG", "USER", "TMPDIR")
 
@@ -28,7 +30,7 @@ def base_env(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def launch_of(
-    duty: Mapping[str, Any],
+    claim: Claim,
     task_dir: str,
     address: str,
     port: int,
@@ -38,24 +40,24 @@ def launch_of(
     own: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Everything the keeper needs to start the task's ranks once `go` is given."""
-    launcher = str(duty.get("launcher") or "plain")
-    ranks = int(duty.get("ranks") or 1) if launcher == "plain" else 1
-    first = int(duty.get("first_rank") or 0)
-    cwd = (prepared.cwd if prepared else "") or duty.get("workdir") or f"{task_dir}/work"
-    split = duty.get("streams") == "split"
-    common = _task_env(duty, task_dir, node_gpus, address)
+    launcher = claim.launcher or "plain"
+    ranks = claim.ranks or 1 if launcher == "plain" else 1
+    first = claim.first_rank
+    cwd = (prepared.cwd if prepared else "") or claim.workdir or f"{task_dir}/work"
+    split = claim.streams == "split"
+    common = _task_env(claim, task_dir, node_gpus, address)
     common.update(prepared.env if prepared else {})
     if shim:
         common["PYTHONPATH"] = search_path(common.get("PYTHONPATH", ""), shim)
     python = prepared.python if prepared else ""
-    argv = _argv(duty["argv"], python)
+    argv = _argv(claim.argv, python)
     if launcher == "torchrun":
-        argv = gang_env.torchrun_argv(argv, python, int(duty.get("ranks") or 1))
+        argv = gang_env.torchrun_argv(argv, python, claim.ranks or 1)
     elif launcher == "mpi":
-        argv = gang_env.mpi_argv(argv, own, duty, task_dir)
-    launch = {
-        "task": duty["task"],
-        "grace_s": duty.get("grace_s", 30.0),
+        argv = gang_env.mpi_argv(argv, own, claim, task_dir)
+    launch: dict[str, Any] = {
+        "task": claim.task,
+        "grace_s": claim.grace_s,
         "address": address,
         "port": port,
         "ranks": [
@@ -70,19 +72,18 @@ def launch_of(
             for local in range(ranks)
         ],
     }
-    stay = (duty.get("progress") or {}).get("stay")
-    if stay:
-        launch["stay"] = stay
-    sign = str((duty.get("progress") or {}).get("notice_signal") or "SIGTERM")
+    if claim.progress.stay:
+        launch["stay"] = claim.progress.stay.show()
+    sign = claim.progress.notice_signal or "SIGTERM"
     if sign != "SIGTERM":
         launch["notice_signal"] = int(getattr(signal, sign, signal.SIGTERM))
-    limits = limits_of(duty)
+    limits = limits_of(claim)
     return dict(launch, limits=limits) if limits else launch
 
 
-def limits_of(duty: Mapping[str, Any]) -> dict[str, Any]:
+def limits_of(claim: Claim) -> dict[str, Any]:
     """What the task may use, as far as it is limited at all."""
-    limits = {**(duty.get("limits") or {}), **((duty.get("progress") or {}).get("limits") or {})}
+    limits = {**claim.limits.show(), **claim.progress.limits.show()}
     if not limits.get("pin_cpus"):
         limits.pop("cpus", None)  # How many processors to pin to; by itself it limits nothing.
     return {name: limit for name, limit in limits.items() if limit}
@@ -97,40 +98,37 @@ def _rank_env(rank: int, local: int) -> dict[str, str]:
     return {"RANK": str(rank), "LOCAL_RANK": str(local), "HEADWAY_RANK": str(rank)}
 
 
-def _task_env(duty: Mapping[str, Any], task_dir: str, node_gpus: int, address: str) -> dict[str, str]:
-    job, attempt, _ = duty["task"].split("/")
-    ranks = int(duty.get("ranks") or 1)
+def _task_env(claim: Claim, task_dir: str, node_gpus: int, address: str) -> dict[str, str]:
+    job, attempt, _ = split_key(claim.task)
+    ranks = claim.ranks or 1
     # A bar of tqdm looks at the clock at every step: by itself it would stand still for ten seconds after a resume,
     # since it takes those that were skipped for its usual pace.
     env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "TQDM_MINITERS": "1"}
-    gpus = duty.get("gpus") or []
-    if gpus or node_gpus:
+    if claim.gpus or node_gpus:
         # Without a GPU of its own a task sees none, or it would take those of its neighbours.
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(_device(index) for index in gpus)
-    env.update(gang_env.static_env(duty, task_dir, address))
-    env.update({name: str(value) for name, value in dict(duty.get("env") or {}).items()})
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(_device(index) for index in claim.gpus)
+    env.update(gang_env.static_env(claim, task_dir, address))
+    env.update({name: str(value) for name, value in claim.env.items()})
     env.update(
-        HEADWAY_JOB_ID=str(duty.get("job") or job),
-        HEADWAY_JOB_NAME=str(duty.get("name") or ""),
-        HEADWAY_ATTEMPT=str(duty.get("attempt") or attempt),
-        HEADWAY_WORLD_SIZE=str(duty.get("world_size") or ranks),
-        HEADWAY_NODE_RANK=str(duty.get("node_rank") or 0),
-        HEADWAY_NUM_NODES=str(duty.get("nodes") or 1),
+        HEADWAY_JOB_ID=claim.job or job,
+        HEADWAY_JOB_NAME=claim.name,
+        HEADWAY_ATTEMPT=str(claim.attempt or attempt),
+        HEADWAY_WORLD_SIZE=str(claim.world_size or ranks),
+        HEADWAY_NODE_RANK=str(claim.node_rank),
+        HEADWAY_NUM_NODES=str(claim.nodes or 1),
         HEADWAY_CHECKPOINT_DIR=f"{task_dir}/checkpoints",
         HEADWAY_OUTPUT_DIR=f"{task_dir}/output",
         HEADWAY_SDK_DIR=f"{task_dir}/sdk",
         HEADWAY_NOTICE_FILE=f"{task_dir}/notice.json",
-        WORLD_SIZE=str(duty.get("world_size") or ranks),
+        WORLD_SIZE=str(claim.world_size or ranks),
         LOCAL_WORLD_SIZE=str(ranks),
-        NODE_RANK=str(duty.get("node_rank") or 0),
+        NODE_RANK=str(claim.node_rank),
     )
-    array = duty.get("array")
-    if array:
-        env.update(HEADWAY_ARRAY_ID=str(array[0]), HEADWAY_ARRAY_INDEX=str(array[1]))
-    resume = duty.get("resume")
-    if resume:
-        env["HEADWAY_RESUME_STEP"] = str(resume["step"])
-    env.update(_asked_env(duty.get("progress") or {}, env))
+    if claim.array:
+        env.update(HEADWAY_ARRAY_ID=claim.array[0], HEADWAY_ARRAY_INDEX=str(claim.array[1]))
+    if claim.resume:
+        env["HEADWAY_RESUME_STEP"] = str(claim.resume.step)
+    env.update(_asked_env(claim.progress, env))
     return env
 
 
@@ -140,19 +138,19 @@ def _device(index: int) -> str:
     return ours[index] if index < len(ours) else str(index)
 
 
-def _asked_env(asked: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+def _asked_env(asked: Program, given: Mapping[str, str]) -> dict[str, str]:
     """Parameters, seed and signal, as far as the job has them."""
     env: dict[str, str] = {}
-    params = asked.get("params") or {}
+    params = asked.params
     if params:
         env["HEADWAY_PARAMS"] = json.dumps(params)
     for name, value in params.items():
         env[f"HEADWAY_PARAM_{_variable(name)}"] = str(value).lower() if isinstance(value, bool) else str(value)
-    if asked.get("seed") is not None:
-        env["HEADWAY_SEED"] = str(asked["seed"])
-        env["PYTHONHASHSEED"] = given.get("PYTHONHASHSEED") or str(asked["seed"])
-    if asked.get("notice_signal"):
-        env["HEADWAY_NOTICE_SIGNAL"] = str(asked["notice_signal"])
+    if asked.seed is not None:
+        env["HEADWAY_SEED"] = str(asked.seed)
+        env["PYTHONHASHSEED"] = given.get("PYTHONHASHSEED") or str(asked.seed)
+    if asked.notice_signal:
+        env["HEADWAY_NOTICE_SIGNAL"] = asked.notice_signal
     return env
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headway_agent.limits.rules import LimitVerdict, Watch
     from headway_agent.limits.sampler import UsageSampler
     from headway_agent.node.directory import NodeDir
+    from headway_wire.claim import LogPolicy
 
 LIMIT_FILE = "limit.json"
 
@@ -96,9 +97,9 @@ def has_policies(directory: str) -> bool:
     return os.path.exists(f"{directory}/{POLICIES_FILE}")
 
 
-def keep_policies(directory: str, rules: Sequence[Mapping[str, str]]) -> None:
+def keep_policies(directory: str, rules: Sequence[LogPolicy]) -> None:
     """Write them down beside the task's output, for whichever agent sees its end."""
-    write_durably(f"{directory}/{POLICIES_FILE}", json.dumps(list(rules)).encode())
+    write_durably(f"{directory}/{POLICIES_FILE}", json.dumps([rule.show() for rule in rules]).encode())
 
 
 def marks_of(directory: str) -> dict[str, Any]:

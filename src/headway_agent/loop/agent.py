@@ -59,7 +59,7 @@ from headway_agent.limits import enforce
 from headway_agent.loop import upgrade
 from headway_agent.loop.keeper_link import KeeperGone, KeeperLink
 from headway_agent.loop.pace import OLDER_LEADER, PAUSE_S_MAX, WENT_BACK, Line, Pace, Pause, brings, outnumber
-from headway_agent.loop.story import Story
+from headway_agent.loop.story import Story, read_reply
 from headway_agent.node import granted, settled_tasks
 from headway_agent.node.directory import LEFT, ORDERED, FactLog, NodeDir, Taken, boottime_s, remove_tree
 from headway_agent.node.task_dirs import TaskDirs
@@ -69,6 +69,8 @@ from headway_agent.output import packs
 from headway_agent.prepare import steps
 from headway_agent.server_link.http import Connection, ServerHome
 from headway_agent.visits.serve import Visits
+from headway_wire import causes
+from headway_wire.reply import Reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,7 +159,7 @@ class Agent:
         self.janitor.ask(self.visits.sweep)
         left_s = file_watch.machine_left_s(self.node_dir.path, self.state.boot_id)
         if left_s is not None and left_s + unconfirmed_files.NOTICE_STALE_S > 0:
-            self.happened(NoticeHeard("reclaimed", left_s, file_watch.machine_why(self.node_dir.path)))
+            self.happened(NoticeHeard(causes.RECLAIMED, left_s, file_watch.machine_why(self.node_dir.path)))
         while not self.ended:
             if self.link.sock is None:
                 self._find_keeper()
@@ -228,7 +230,7 @@ class Agent:
             self.notice_asked = False
             path = self.node_dir.path
             left_s, why = file_watch.machine_goes(path, self.state.boot_id), file_watch.machine_why(path)
-            self.happened(NoticeHeard("reclaimed", left_s, why))
+            self.happened(NoticeHeard(causes.RECLAIMED, left_s, why))
 
     def _keep_progress(self) -> None:
         self.progressing.turn()
@@ -365,7 +367,7 @@ class Agent:
         except OSError as error:
             self.happened(HoldFailed(act.task, f"{error.strerror}: {error.filename}"))
             return
-        if steps.needed(act.duty):
+        if steps.needed(act.claim):
             self._prepare(act, directory)
         else:
             self._prepared(act, directory, steps.Prepared())
@@ -373,12 +375,12 @@ class Agent:
     def _prepare(self, act: Hold, directory: str) -> None:
         def wanted() -> bool:
             task = self.state.tasks.get(act.task)
-            return task is not None and task.duty is act.duty and task.phase in NOT_BEGUN
+            return task is not None and task.claim is act.claim and task.phase in NOT_BEGUN
 
         def say(detail: str) -> None:
             self.inbox.put(lambda said: self.happened(Preparing(act.task, said)) if wanted() else None, detail)
 
-        work = steps.Work(act.duty, directory, self.site, say, wanted)
+        work = steps.Work(act.claim, directory, self.site, say, wanted)
         self.preparations.begin(
             lambda: steps.prepare(work), lambda result: self._prepared(act, directory, result) if wanted() else None
         )
@@ -388,19 +390,18 @@ class Agent:
             self._not_prepared(act.task, result)
             return
         try:
-            workdir = result.cwd or act.duty.get("workdir")
+            workdir = result.cwd or act.claim.workdir
             if workdir and not os.path.isdir(workdir):
                 raise FileNotFoundError(2, "no such directory", workdir)
             port = self.state.tasks[act.task].port or granted.free_port()  # Held anew, it keeps the port that was told.
-            rules = (act.duty.get("progress") or {}).get("log_policies")
-            if rules:
-                enforce.keep_policies(directory, rules)
-            self.progressing.held(act.duty, directory, workdir or f"{directory}/work")
+            if act.claim.progress.log_policies:
+                enforce.keep_policies(directory, act.claim.progress.log_policies)
+            self.progressing.held(act.claim, directory, workdir or f"{directory}/work")
         except OSError as error:
             self.happened(HoldFailed(act.task, f"{error.strerror}: {error.filename}"))
             return
         self.link.holds.append(
-            launch_of(act.duty, directory, self.address, port, self.facts["gpus"], result, self.shim, OWN)
+            launch_of(act.claim, directory, self.address, port, self.facts.gpus, result, self.shim, OWN)
         )
         self.happened(Held(act.task, self.address, port))
 
@@ -420,15 +421,12 @@ class Agent:
         if not next_call(self.state, now) or now < self.pace.at_s:
             return
         body = sync_body(self.state, self.facts, now, self.flags.get("poll_wait_s", POLL_WAIT_S))
-        # One lost answer must not cost the lease.
-        seq, limit_s = (
-            body["seq"],
-            body["wait_s"] + min(self.home.patience_s(ANSWER_S_MAX, 10.0), self.state.granted_s / 4 or ANSWER_S_MAX),
-        )
+        patience_s = min(self.home.patience_s(ANSWER_S_MAX, 10.0), self.state.granted_s / 4 or ANSWER_S_MAX)
+        seq, limit_s = body.seq, body.wait_s + patience_s  # One lost answer must not cost the lease.
         line = next(line for line in self.lines if not line.seq)
-        line.seq, line.sent_s, line.held_s = seq, now, body["wait_s"]
+        line.seq, line.sent_s, line.held_s = seq, now, body.wait_s
         heard = self.story.told(body, lambda result: self._replied(line, result))
-        line.courier.ask(lambda: line.connection.post("/agent/sync", body, limit_s), heard)
+        line.courier.ask(lambda: line.connection.post("/agent/sync", body.show(), limit_s), heard)
 
     def _replied(self, line: Line, result: Any) -> None:
         seq, line.seq = line.seq, 0
@@ -436,15 +434,16 @@ class Agent:
             self._end_with_the_directory()
         if isinstance(result, tuple):
             status, reply = result
-            if status == 200 and "leader_epoch" in reply:
-                self._answered(line, seq, reply)
+            answer = read_reply(reply) if status == 200 else ""
+            if isinstance(answer, Reply):
+                self._answered(line, seq, answer)
                 return
             if status == 409 and reply.get("stale") and not outnumber(self.state, self.node_dir, reply.get("newest")):
                 self.happened(Superseded())
                 return
             if status == 401:
                 self.home.read_token()
-            detail = f"the server answered {status}: {str(reply.get('detail', ''))[:300]}"
+            detail = f"the server answered {status}: {answer or str(reply.get('detail', ''))[:300]}"
         else:
             detail = str(result)
         dead_man_s = self.flags.get("dead_man_s")
@@ -462,24 +461,24 @@ class Agent:
         except KeeperGone:
             pass  # Its guard ends what it has left.
 
-    def _answered(self, line: Line, seq: int, reply: Mapping[str, Any]) -> None:
+    def _answered(self, line: Line, seq: int, reply: Reply) -> None:
         self.answered_at_s = now = boottime_s()
-        if reply.get("leave") and not self.state.tasks:
+        if reply.leave and not self.state.tasks:
             self.ended, self.exit_code = "told to leave", LEFT
         brought, leader = brings(reply, self.state.follow, self._feature_words), self.state.leader_epoch
         self.happened(Answered(reply, seq))
-        if reply["leader_epoch"] < self.state.leader_epoch:
+        if reply.leader_epoch < self.state.leader_epoch:
             again_in_s = self.pace.not_answered(now, PAUSE_S_MAX)
-            self.log.say(OLDER_LEADER, its=reply["leader_epoch"], heard_before=leader, again_in_s=again_in_s)
+            self.log.say(OLDER_LEADER, its=reply.leader_epoch, heard_before=leader, again_in_s=again_in_s)
             return
         if self.state.leader_epoch < leader:
             self.log.say(WENT_BACK, its=self.state.leader_epoch, heard_before=leader)
-        self.home.told(reply.get("servers") or ())
-        self.home.given_token(reply.get("token"))
+        self.home.told(reply.servers)
+        self.home.given_token(reply.token)
         self.pace.answered(now, line.held_s, now - line.sent_s, brought)
-        for said in reply.get("refused") or ():
-            self.log.say("the server refused what was said", what=str(said)[:300])
-        node_features.heard(self.state, reply)
+        for said in reply.refused:
+            self.log.say("the server refused what was said", what=said[:300])
+        node_features.heard(self.state, reply.more)
 
     def _upgrade(self, version: str) -> None:
         now = boottime_s()

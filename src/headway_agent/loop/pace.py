@@ -9,12 +9,13 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Collection, Mapping
+    from typing import Any, Collection
 
     from headway_agent.decide.state import NodeState
     from headway_agent.node.directory import NodeDir
     from headway_agent.node.threads import BackgroundThread
     from headway_agent.server_link.http import Connection
+    from headway_wire.reply import Reply
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
 IN_VAIN_S_MAX = 2.0  # To an agent of another version nothing is ever held, and it has work all the same.
@@ -80,12 +81,12 @@ class Pace:
             self.at_s = now + self._in_vain.longer()
 
 
-def brings(reply: Mapping[str, Any], followed: Collection[str], features: Collection[str] = ()) -> bool:
+def brings(reply: Reply, followed: Collection[str], features: Collection[str] = ()) -> bool:
     """Whether a reply says anything that its agent did not know. What is said in full or asked for again is no news."""
-    if reply.get("full") or reply.get("resend"):
+    if reply.full or reply.resend:
         return False
-    told = [reply.get(word) for word in ("duties", "gone", "storage", "saved", *features)]
-    return any(told) or set(reply.get("follow") or ()) != set(followed)
+    told = reply.duties or reply.gone or reply.storage or reply.saved or any(map(reply.more.get, features))
+    return bool(told) or set(reply.follow or ()) != set(followed)
 
 
 def outnumber(state: NodeState, node_dir: NodeDir, newest: Any) -> bool:

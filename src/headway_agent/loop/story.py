@@ -5,11 +5,15 @@ The server repeats an id in the events that come of the call (control/state/requ
 
 from __future__ import annotations
 
+from headway_wire.kinds import Wrong
+from headway_wire.reply import Reply
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Mapping
+    from typing import Any, Callable
 
     from headway_agent.node.directory import FactLog
+    from headway_wire.sync import SyncRequest
 
 NAMED_MOST = 20  # Tasks that a line of the log names.
 
@@ -18,11 +22,11 @@ class Story:
     def __init__(self, log: FactLog) -> None:
         self._log = log
 
-    def told(self, body: Mapping[str, Any], hear: Callable[[Any], None]) -> Callable[[Any], None]:
+    def told(self, sync: SyncRequest, hear: Callable[[Any], None]) -> Callable[[Any], None]:
         """Note a call that is about to be made; what is said while its answer is heard has its id."""
-        request = f"{body['node']}:{body['agent_epoch']}.{body['seq']}"
-        if body["reports"]:
-            tasks = [f"{each['task']} {each['phase']}" for each in body["reports"][:NAMED_MOST]]
+        request = f"{sync.node}:{sync.agent_epoch}.{sync.seq}"
+        if sync.reports:
+            tasks = [f"{each.task} {each.phase}" for each in sync.reports[:NAMED_MOST]]
             self._log.say("reported", tasks=tasks, request=request)
 
         def heard(result: Any) -> None:
@@ -41,3 +45,11 @@ class Story:
         gone = [str(task) for task in reply.get("gone") or ()]
         if duties or gone:
             self._log.say("asked", duties=duties[:NAMED_MOST], gone=gone[:NAMED_MOST])
+
+
+def read_reply(body: Any) -> Reply | str:
+    """The reply that a server gave, or what is wrong with it."""
+    try:
+        return Reply.read(body)
+    except Wrong as wrong:
+        return f"what cannot be read: {wrong}"

@@ -11,10 +11,11 @@ import socket
 import sys
 
 from headway_agent.node import cgroups
+from headway_wire.sync import Facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    pass
 
 UNLIMITED_BYTES = 1 << 60  # cgroup v1 writes a number of about this size where there is no limit.
 
@@ -24,16 +25,16 @@ def boot_id() -> str:
     return os.environ.get("HEADWAY_AGENT_BOOT_ID", "") or _read("/proc/sys/kernel/random/boot_id").strip()
 
 
-def facts(cpus: float | None, memory_bytes: int | None, gpus: int | None, address: str) -> dict[str, Any]:
+def facts(cpus: float | None, memory_bytes: int | None, gpus: int | None, address: str) -> Facts:
     """The node's facts for a full sync. What is given as an argument outranks what the machine says."""
-    return {
-        "cpus": cpus if cpus is not None else cpus_granted(),
-        "memory_bytes": memory_bytes if memory_bytes is not None else memory_granted(),
-        "gpus": gpus if gpus is not None else gpus_granted(),
-        "address": address or "127.0.0.1",
-        "hostname": socket.gethostname(),
-        "python": ".".join(str(part) for part in sys.version_info[:3]),
-    }
+    return Facts(
+        cpus=cpus if cpus is not None else cpus_granted(),
+        memory_bytes=memory_bytes if memory_bytes is not None else memory_granted(),
+        gpus=gpus if gpus is not None else gpus_granted(),
+        address=address or "127.0.0.1",
+        hostname=socket.gethostname(),
+        python=".".join(str(part) for part in sys.version_info[:3]),
+    )
 
 
 def cpus_granted() -> float:

@@ -18,9 +18,10 @@ from headway_agent.server_link.http import Connection, ServerHome, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Mapping, Sequence
+    from typing import Callable, Sequence
 
     from headway_agent.objects.folder import Piece
+    from headway_wire.reply import StorageTold
 
 TRIES = 7
 PAUSE_S_MIN, PAUSE_S_MAX = 0.2, 5.0
@@ -314,10 +315,10 @@ class RemoteStorage:
         self._place: Folder | RemoteObjects | None = None
         self.stored = Stored(self._known)
 
-    def move(self, told: Mapping[str, Any]) -> None:
+    def move(self, told: StorageTold) -> None:
         """Go where the server says that its storage is."""
-        mark, copy = str(told.get("mark") or ""), str(told.get("copy") or "")
-        folder = str(told.get("dir") or "") if mark else self._nearby  # An older server names neither.
+        mark, copy = told.mark, told.copy
+        folder = told.dir if mark else self._nearby  # An older server names neither.
         if folder and self._nearby and (not mark or is_copy(folder, mark, copy)):
             self._place = Folder(folder, mark, copy)
         else:

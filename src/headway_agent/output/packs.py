@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import zlib
 
-from headway_agent.decide.facts_and_acts import Range
 from headway_agent.output import masking
+from headway_wire.sync import OutputRange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Pack:
     def __init__(self, key: str) -> None:
         self.key = key
         self.pieces: list[bytes] = []
-        self.ranges: list[Range] = []
+        self.ranges: list[OutputRange] = []
         self.size = 0
         self.more = False  # Something was left for another round.
         self.storage = ""  # The mark of the place in which it was stored.
@@ -104,7 +104,7 @@ class Pack:
             if piece:
                 rank, stream = slot.split("/")
                 end, crc32 = start + len(piece), zlib.crc32(piece)
-                self.ranges.append(Range(wanted.task, int(rank), stream, start, end, self.key, self.size, crc32))
+                self.ranges.append(OutputRange(wanted.task, int(rank), stream, start, end, self.key, self.size, crc32))
                 self.pieces.append(piece)
                 self.size += len(piece)
                 room -= len(piece)

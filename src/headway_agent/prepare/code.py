@@ -14,6 +14,7 @@ from headway_agent.node.directory import remove_tree
 from headway_agent.objects.folder import Missing
 from headway_agent.prepare.cache import Cache, bytes_max
 from headway_agent.prepare.steps import NotHere, StepFailed
+from headway_wire import causes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,20 +32,20 @@ MODE_MASK = 0o777
 
 def unpack(work: Work) -> None:
     """Put the bundle into the task's fresh working directory, and let the command run in its `subdir`."""
-    digest, subdir = str(work.asked.get("bundle") or ""), str(work.asked.get("subdir") or "")
+    digest, subdir = work.asked.bundle, work.asked.subdir
     root = work.place
     if digest:
         try:
             _unpack(work, digest, root)
         except Missing as missing:
-            raise StepFailed("bundle_missing", f"{missing}, which belongs to the job's bundle") from None
+            raise StepFailed(causes.BUNDLE_MISSING, f"{missing}, which belongs to the job's bundle") from None
         except OSError as error:
             raise NotHere(f"the bundle could not be unpacked: {error}") from None
     elif not root:
         return
     work.prepared.cwd = os.path.join(root, inner(subdir)) if subdir else root
     if not os.path.isdir(work.prepared.cwd):
-        raise StepFailed("bundle_missing", f'the bundle has no directory "{subdir}"')
+        raise StepFailed(causes.BUNDLE_MISSING, f'the bundle has no directory "{subdir}"')
 
 
 def _unpack(work: Work, digest: str, root: str) -> None:
@@ -90,9 +91,9 @@ def manifest(digest: str, content: bytes) -> list[Mapping[str, Any]]:
         said = json.dumps(entries, sort_keys=True, separators=(",", ":"))
         paths = [entry["path"] for entry in entries]
     except (ValueError, KeyError, TypeError):
-        raise StepFailed("bundle_missing", f"the list of bundle {digest[:12]} cannot be read") from None
+        raise StepFailed(causes.BUNDLE_MISSING, f"the list of bundle {digest[:12]} cannot be read") from None
     if hashlib.sha256(said.encode()).hexdigest() != digest or paths != sorted(set(paths)):
-        raise StepFailed("bundle_missing", f"the list of bundle {digest[:12]} is not what its name says")
+        raise StepFailed(causes.BUNDLE_MISSING, f"the list of bundle {digest[:12]} is not what its name says")
     return list(entries)
 
 
@@ -100,14 +101,14 @@ def inner(path: str) -> str:
     """The path, if it stays inside the tree."""
     parts = path.rstrip("/").split("/")
     if path.startswith("/") or any(part in ("", "..", ".") for part in parts) or "\0" in path or "\n" in path:
-        raise StepFailed("bundle_missing", f"the bundle names {path!r}, which is not a path inside it")
+        raise StepFailed(causes.BUNDLE_MISSING, f"the bundle names {path!r}, which is not a path inside it")
     return "/".join(parts)
 
 
 def _inner_link(path: str, link: str) -> str:
     where = os.path.normpath(os.path.join(os.path.dirname(path), link))
     if link.startswith("/") or not link or where == ".." or where.startswith("../") or "\0" in link:
-        raise StepFailed("bundle_missing", f"the bundle's link {path!r} leads outside of it, to {link!r}")
+        raise StepFailed(causes.BUNDLE_MISSING, f"the bundle's link {path!r} leads outside of it, to {link!r}")
     return link
 
 
@@ -119,7 +120,7 @@ def _make_folders(root: str, folder: str, made: set[str]) -> None:
     try:
         os.mkdir(os.path.join(root, folder), 0o777)
     except FileExistsError:
-        raise StepFailed("bundle_missing", f"the bundle has {folder!r} both as a file and as a folder") from None
+        raise StepFailed(causes.BUNDLE_MISSING, f"the bundle has {folder!r} both as a file and as a folder") from None
     made.add(folder)
 
 
@@ -152,7 +153,7 @@ def _copy_once(work: Work, key: str, target: str, sha256: str) -> None:
             digest.update(piece)
             file.write(piece)
     if digest.hexdigest() != sha256:
-        raise StepFailed("bundle_missing", f"{key} in storage has another content than its name says")
+        raise StepFailed(causes.BUNDLE_MISSING, f"{key} in storage has another content than its name says")
 
 
 def _copy_tree(work: Work, source: str, target: str) -> None:

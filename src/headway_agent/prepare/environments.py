@@ -20,6 +20,7 @@ from headway_agent.prepare import conda, network_errors
 from headway_agent.prepare.cache import Cache, bytes_max
 from headway_agent.prepare.python_names import names_python
 from headway_agent.prepare.steps import NotHere, StepFailed
+from headway_wire import causes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,14 +54,14 @@ REQUIRES_PYTHON = re.compile(r"""(?m)^#\s*requires-python\s*=\s*["']([^"']+)["']
 
 def provide(work: Work) -> None:
     """Make or find the environment, and let the ranks run in it."""
-    asked = work.asked["environment"]
-    kind, root = str(asked.get("kind") or ""), work.place
-    path = str(asked.get("path") or FILES.get(kind, ""))
+    asked = work.asked.environment
+    kind, root = asked.kind if asked else "", work.place
+    path = (asked.path if asked else "") or FILES.get(kind, "")
     file = os.path.join(root, path)
     if kind not in FILES or not root or not path or not os.path.isfile(file):
         raise _failed(f'the environment is to be made from "{path}" ({kind}), which is not there')
     try:
-        key = key_of(kind, file, str(work.asked.get("bundle") or ""), work.site.environ)
+        key = key_of(kind, file, work.asked.bundle, work.site.environ)
     except OSError as error:
         missing = os.path.relpath(error.filename or file, root)
         raise _failed(f"{missing}, which the environment is made from, cannot be read: {error.strerror}") from None
@@ -76,13 +77,13 @@ def provide(work: Work) -> None:
     except OSError as error:
         raise NotHere(f"the environment could not be stored: {error}") from None
     _enter(work, home, kind, os.path.dirname(file), noted.get("env") or {})
-    argv = work.duty.get("argv") or [""]
-    if names_python(str(argv[0])) and not os.path.exists(work.prepared.python):
+    argv = work.claim.argv or ("",)
+    if names_python(argv[0]) and not os.path.exists(work.prepared.python):
         raise _failed(f'"{argv[0]}" is to run, and {path} has no Python: add `python` to its dependencies')
 
 
 def _failed(sentence: str) -> StepFailed:
-    return StepFailed("environment_failed", sentence)
+    return StepFailed(causes.ENVIRONMENT_FAILED, sentence)
 
 
 def _cache(work: Work) -> Cache:
@@ -91,7 +92,7 @@ def _cache(work: Work) -> Cache:
 
 
 def _enter(work: Work, home: str, kind: str, project: str, wanted: Mapping[str, str]) -> None:
-    env, asked = work.prepared.env, dict(work.duty.get("env") or {})
+    env, asked = work.prepared.env, dict(work.claim.env)
     path = asked.get("PATH") or work.site.environ.get("PATH") or DEFAULT_PATH
     env["PATH"] = f"{home}/bin:{path}"
     env["CONDA_PREFIX" if kind == "conda" else "VIRTUAL_ENV"] = home
@@ -211,7 +212,7 @@ def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> st
     """What one command says until its end. It holds the lock too: if we die, nobody builds there before it is done."""
     env = {name: value for name, value in work.site.environ.items() if name.startswith(PASSED)}
     env.update(UV_PROJECT_ENVIRONMENT=home, UV_NO_PROGRESS="1", UV_LINK_MODE=env.get("UV_LINK_MODE", "copy"))
-    if work.asked.get("bundle"):
+    if work.asked.bundle:
         env["UV_NO_EDITABLE"] = "1"  # The code lies there for this attempt only; the environment outlives it.
     env.update(CONDA_ALWAYS_YES="true", MAMBA_ALWAYS_YES="true")  # Each of them knows another flag for it.
     # By these tags it is found and ended when the node is given back.
@@ -227,7 +228,7 @@ def _run(words: Sequence[str], work: Work, home: str, cwd: str, lock: int) -> st
         raise NotHere(f"{_name(words)} was ended by signal {ended_by}")
     if child.returncode:
         sentence = f"{_name(words)} failed: {last_lines(output.replace(home, '<environment>'))}"
-        raise StepFailed("unreachable", sentence) if network_errors.said_by(output) else _failed(sentence)
+        raise StepFailed(causes.UNREACHABLE, sentence) if network_errors.said_by(output) else _failed(sentence)
     return output
 
 

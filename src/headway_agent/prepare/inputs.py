@@ -16,6 +16,7 @@ from headway_agent.prepare import s3
 from headway_agent.prepare.cache import Cache, bytes_max
 from headway_agent.prepare.download import DownloadRefused, RemoteFile, WrongDownload, bare, etag, shown
 from headway_agent.prepare.steps import NotHere, StepFailed
+from headway_wire import causes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,23 +37,23 @@ class NewerInput(Exception):
 
 def provide(work: Work) -> None:
     """Have every input and volume there, and tell the ranks where."""
-    for name, path in (work.asked.get("volumes") or {}).items():
+    for name, path in work.asked.volumes.items():
         if not os.path.isdir(path):
             what = "is not a directory" if os.path.exists(path) else "is not there"
             raise _missing(f'volume "{name}": {path} {what} on this node')
         work.prepared.env[f"HEADWAY_VOLUME_{name.upper()}"] = path
-    for name, asked in (work.asked.get("inputs") or {}).items():
+    for name, asked in work.asked.inputs.items():
         work.check()
         work.say(f'fetches input "{name}"')
-        work.prepared.env[f"HEADWAY_INPUT_{name.upper()}"] = _one(work, name, asked["url"], asked.get("sha256") or "")
+        work.prepared.env[f"HEADWAY_INPUT_{name.upper()}"] = _one(work, name, asked.url, asked.sha256)
 
 
 def _missing(sentence: str) -> StepFailed:
-    return StepFailed("input_missing", sentence)
+    return StepFailed(causes.INPUT_MISSING, sentence)
 
 
 def _unreachable(sentence: str) -> StepFailed:
-    return StepFailed("unreachable", sentence)
+    return StepFailed(causes.UNREACHABLE, sentence)
 
 
 def _one(work: Work, name: str, url: str, sha256: str) -> str:

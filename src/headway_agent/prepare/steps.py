@@ -1,7 +1,7 @@
 """What must be there before a task can be claimed: its code, its data, its packages, its last checkpoint.
 
-One list of steps, each done only where the duty asks for it, on a thread of its own: a task that asks for nothing never
-comes here. The steps are in code.py, inputs.py, environments.py; the last is whatever `Site.restore` does.
+One list of steps, each done only where the claim asks for it, on a thread of its own: a task that asks for nothing
+never comes here. The steps are in code.py, inputs.py, environments.py; the last is whatever `Site.restore` does.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import threading
 from dataclasses import dataclass, field
 
+from headway_wire.claim import NO_PROGRAM
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Mapping, Sequence
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from headway_agent.node.threads import Inbox
     from headway_agent.objects.read import Stored
     from headway_agent.server_link.http import ServerHome
+    from headway_wire.claim import Claim, Program
 
 AT_ONCE_MAX = 16  # Threads; most of them wait for the network or for each other.
 
@@ -62,7 +65,7 @@ class Site:
 class Prepared:
     """What the steps have found out, for the launch."""
 
-    cwd: str = ""  # Where the command runs; empty: where the duty says.
+    cwd: str = ""  # Where the command runs; empty: where the claim says.
     env: dict[str, str] = field(default_factory=dict)
     python: str = ""  # Takes the place of a `python` at the head of the command.
 
@@ -71,7 +74,7 @@ class Prepared:
 class Work:
     """One task being prepared. `say` tells what is being done; `wanted` is false once nobody wants it any more."""
 
-    duty: Mapping[str, Any]
+    claim: Claim
     directory: str
     site: Site
     say: Callable[[str], None] = lambda detail: None
@@ -80,16 +83,16 @@ class Work:
 
     @property
     def key(self) -> str:
-        return str(self.duty["task"])
+        return self.claim.task
 
     @property
-    def asked(self) -> Mapping[str, Any]:
-        return self.duty.get("progress") or {}
+    def asked(self) -> Program:
+        return self.claim.progress
 
     @property
     def place(self) -> str:
         """The directory that holds the code: the unpacked bundle, or where the command runs in place."""
-        return f"{self.directory}/work" if self.asked.get("bundle") else str(self.duty.get("workdir") or "")
+        return f"{self.directory}/work" if self.asked.bundle else self.claim.workdir
 
     def check(self) -> None:
         if not self.wanted():
@@ -134,19 +137,22 @@ STEPS: Sequence[tuple[Sequence[str], str, Callable[[Work], None]]] = (
 )
 
 
-def needed(duty: Mapping[str, Any]) -> bool:
-    asked = duty.get("progress") or {}
-    return bool(duty.get("resume")) or any(asked.get(word) for words, _, _ in STEPS for word in words)
+def needed(claim: Claim) -> bool:
+    return claim.resume is not None or any(_asks(claim.progress, words) for words, _, _ in STEPS)
+
+
+def _asks(program: Program, words: Sequence[str]) -> bool:
+    return any(getattr(program, word) != getattr(NO_PROGRAM, word) for word in words)
 
 
 def prepare(work: Work) -> Prepared:
-    """Do what the duty asks for, and return what was found out. Raises what is named above."""
+    """Do what the claim asks for, and return what was found out. Raises what is named above."""
     for words, said, step in STEPS:
-        if any(work.asked.get(word) for word in words):
+        if _asks(work.asked, words):
             work.check()
             work.say(said)
             step(work)
-    if work.duty.get("resume") and work.site.restore is not None:
+    if work.claim.resume is not None and work.site.restore is not None:
         work.check()
         work.say("restores its checkpoint")
         _restore(work)

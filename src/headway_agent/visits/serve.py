@@ -22,6 +22,8 @@ from headway_agent.visits import terminal
 from headway_agent.visits.streams import Receiving, Sending
 from headway_wire import frames
 from headway_wire.frames import BEAT, DATA, END, EXIT, SIGNAL, SIZE, STDERR, TROUBLE, frame
+from headway_wire.kinds import Wrong
+from headway_wire.reply import PORT, VisitCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,14 +52,17 @@ class Visits(NodeFeature):
 
     def hear(self, told: Any) -> None:
         for visit in told:
-            self.open(visit)
+            try:
+                self.open(VisitCall.read(visit))
+            except Wrong as wrong:
+                self._log.say("a visit that cannot be read", detail=str(wrong))
 
-    def open(self, told: Mapping[str, Any]) -> None:
+    def open(self, told: VisitCall) -> None:
         with self._lock:
-            if str(told["id"]) in self._served or len(self._served) >= VISITS_MAX:
+            if told.id in self._served or len(self._served) >= VISITS_MAX:
                 return
-            visit = self._served[str(told["id"])] = ServedVisit(told, self._home, self._node_path)
-        self._log.say("visit", id=visit.id, task=visit.task, kind=str(told.get("kind")))
+            visit = self._served[told.id] = ServedVisit(told, self._home, self._node_path)
+        self._log.say("visit", id=visit.id, task=visit.task, kind=told.kind)
         threading.Thread(target=self._serve, args=(visit,), name="visit", daemon=True).start()
 
     def _serve(self, visit: ServedVisit) -> None:
@@ -86,8 +91,8 @@ class Visits(NodeFeature):
 
 
 class ServedVisit:
-    def __init__(self, told: Mapping[str, Any], home: ServerHome, node_path: str) -> None:
-        self.id, self.task = str(told["id"]), str(told["task"])
+    def __init__(self, told: VisitCall, home: ServerHome, node_path: str) -> None:
+        self.id, self.task = told.id, told.task
         self._told, self._home, self._node_path = told, home, node_path
         self._sending: Sending | None = None
         self._receiving: Receiving | None = None
@@ -107,8 +112,8 @@ class ServedVisit:
             if not going:
                 raise NoPlace("the task does not run on this node any more")
             threading.Thread(target=self._beat, name="visit-beat", daemon=True).start()
-            if self._told.get("kind") == "port":
-                self._port(int(self._told["port"]))
+            if self._told.kind == PORT:
+                self._port(self._told.port)
             else:
                 self._command()
         except NoPlace as problem:
@@ -173,17 +178,17 @@ class ServedVisit:
     # --- a command ---
 
     def _command(self) -> None:
-        env, cwd = place_of(self.task, self._node_path, self._told.get("rank"))
+        env, cwd = place_of(self.task, self._node_path, self._told.rank)
         env[TAG] = self.id
-        argv = [str(word) for word in self._told.get("command") or ()] or [_shell(env)]
-        if self._told.get("tty"):
+        argv = list(self._told.command or ()) or [_shell(env)]
+        if self._told.tty:
             self._in_terminal(argv, env, cwd)
         else:
             self._with_pipes(argv, env, cwd)
 
     def _in_terminal(self, argv: list[str], env: dict[str, str], cwd: str) -> None:
-        env["TERM"] = str(self._told.get("term") or "xterm")
-        size = (int(self._told.get("rows") or 24), int(self._told.get("columns") or 80))
+        env["TERM"] = self._told.term or "xterm"
+        size = (self._told.rows or 24, self._told.columns or 80)
         try:
             process, master = terminal.start(argv, env, cwd, size)
         except OSError as error:

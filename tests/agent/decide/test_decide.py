@@ -9,7 +9,6 @@ import pytest
 from headway_agent.decide import decide as agent
 from headway_agent.decide import unconfirmed_files
 from headway_agent.decide.decide import (
-    Answered,
     CheckpointBad,
     EndAgent,
     Exit,
@@ -26,7 +25,6 @@ from headway_agent.decide.decide import (
     NoticeHeard,
     OutputShrank,
     PrepareFailed,
-    Range,
     RankExited,
     Salvage,
     Shipped,
@@ -37,14 +35,16 @@ from headway_agent.decide.decide import (
     Troubled,
     Upgrade,
     next_call,
-    sync_body,
 )
 from headway_agent.decide.facts_and_acts import Act, Fact
 from headway_agent.decide.outcomes import name_outcome
 from headway_agent.keeper.table import Table
 from headway_wire.digests import digest_of
+from headway_wire.sync import OutputRange
+from tests.agent.spoken import a_claim, answered, sync_of
 
 T = "job1/1/0"
+CLAIM: dict[str, Any] = {"argv": ["true"], "grace_s": 4.0}
 
 
 def a_state(**more: Any) -> NodeState:
@@ -56,14 +56,14 @@ def a_state(**more: Any) -> NodeState:
 
 
 def a_duty(do: str = "claim", task: str = T, **more: Any) -> dict[str, Any]:
-    return {"task": task, "do": do, "argv": ["true"], "grace_s": 4.0, **more}
+    return {"task": task, "do": do, **CLAIM, **more}
 
 
 def exchange(state: NodeState, now: float = 1.0, **reply: Any) -> tuple[dict[str, Any], list[Any]]:
     """One sync and its reply; returns the body and the acts without the lease."""
-    body = sync_body(state, {"cpus": 1}, now)
+    body = sync_of(state, {"cpus": 1}, now)
     said = {"leader_epoch": 1, "lease_left_s": 100.0, "duties": [], **reply}
-    acts = agent.decide(state, Answered(said), now)
+    acts = agent.decide(state, answered(said), now)
     return body, [act for act in acts if not isinstance(act, Lease)]
 
 
@@ -97,7 +97,7 @@ def test_the_first_sync_is_full_and_brings_the_facts() -> None:
     agent.decide(state, KeeperListed([]), 0.0)
     for _ in ("to an unknown leader", "to the leader that answered"):
         body, _ = exchange(state)
-        assert (body["full"], body["facts"], body["wait_s"]) == (True, {"cpus": 1}, 0.0)
+        assert (body["full"], body["facts"]["cpus"], body["wait_s"]) == (True, 1, 0.0)
     body, _ = exchange(state)
     assert (body["full"], "facts" in body, body["wait_s"]) == (False, False, 12.5)
 
@@ -106,7 +106,7 @@ def test_the_first_sync_is_full_and_brings_the_facts() -> None:
 def test_a_held_call_leaves_enough_of_a_lease_that_is_shared_with_a_long_grace(lease_s: float) -> None:
     state = a_state()
     exchange(state, lease_left_s=lease_s)
-    late_s = sync_body(state, {}, 1.0)["wait_s"] + 2.0  # What a reply takes at most, on a server that ticks slowly.
+    late_s = sync_of(state, {}, 1.0)["wait_s"] + 2.0  # What a reply takes at most, on a server that ticks slowly.
     table = Table()
     table.lease(lease_s, lease_s)  # Counted from when the call before was sent; the next reply comes so late:
     assert table.stop_by_s(grace_s=3600.0) >= 2 * late_s
@@ -115,11 +115,11 @@ def test_a_held_call_leaves_enough_of_a_lease_that_is_shared_with_a_long_grace(l
 def test_a_claim_is_held_then_reported_then_goes() -> None:
     state = a_state()
     _, acts = exchange(state, duties=[a_duty()])
-    assert acts == [Hold(T, a_duty())]
+    assert acts == [Hold(T, a_claim(**CLAIM))]
     agent.decide(state, Held(T, "10.0.0.1", 4000), 1.0)
     body, acts = exchange(state, duties=[{"task": T, "do": "go", "peers": [["10.0.0.1", 4000]]}])
     assert body["reports"] == [{"task": T, "phase": "claimed", "address": "10.0.0.1", "port": 4000}]
-    assert acts == [Go(T, [["10.0.0.1", 4000]], a_duty())]
+    assert acts == [Go(T, (("10.0.0.1", 4000),), a_claim(**CLAIM))]
     assert reported(state)[T]["phase"] == "running"
 
 
@@ -153,27 +153,27 @@ def test_what_cannot_be_held_is_refused() -> None:
 
 def test_without_a_lease_nothing_goes_until_the_next_reply_in_time() -> None:
     state = a_claimed()
-    sync_body(state, {}, 10.0)
+    sync_of(state, {}, 10.0)
     late = {"leader_epoch": 1, "lease_left_s": 5.0, "duties": [{"task": T, "do": "go"}]}
-    assert [type(act) for act in agent.decide(state, Answered(late), 20.0)] == [Lease]
+    assert [type(act) for act in agent.decide(state, answered(late), 20.0)] == [Lease]
     _, acts = exchange(state, now=21.0)
     assert [type(act) for act in acts] == [Go]
 
 
 def test_the_lease_counts_from_when_the_answered_sync_was_sent() -> None:
     state = a_state()
-    sync_body(state, {}, 10.0)
-    assert agent.decide(state, Answered({"leader_epoch": 1, "lease_left_s": 60.0}), 30.0) == [Lease(70.0, 60.0)]
+    sync_of(state, {}, 10.0)
+    assert agent.decide(state, answered({"leader_epoch": 1, "lease_left_s": 60.0}), 30.0) == [Lease(70.0, 60.0)]
 
 
 def test_the_reply_to_an_older_sync_brings_no_lease() -> None:
     state = a_state()
-    held = sync_body(state, {}, 10.0)["seq"]
+    held = sync_of(state, {}, 10.0)["seq"]
     agent.decide(state, Troubled("logs", "full"), 11.0)
-    news = sync_body(state, {}, 11.0)["seq"]
+    news = sync_of(state, {}, 11.0)["seq"]
     reply = {"leader_epoch": 1, "lease_left_s": 60.0}
-    assert agent.decide(state, Answered(reply, news), 12.0) == [Lease(71.0, 60.0)]
-    assert agent.decide(state, Answered(reply, held), 13.0) == []
+    assert agent.decide(state, answered(reply, news), 12.0) == [Lease(71.0, 60.0)]
+    assert agent.decide(state, answered(reply, held), 13.0) == []
     assert state.deadline_s == 71.0
 
 
@@ -181,11 +181,11 @@ def test_news_goes_beside_the_held_sync_and_never_a_third() -> None:
     state = a_claimed()
     assert next_call(state, 1.0) == "sync"
     exchange(state)
-    sync_body(state, {}, 2.0)
+    sync_of(state, {}, 2.0)
     assert next_call(state, 2.0) == ""
     agent.decide(state, Troubled("logs", "full"), 2.0)
     assert next_call(state, 2.0) == "wake"
-    assert sync_body(state, {}, 2.0)["wait_s"] == 0.0
+    assert sync_of(state, {}, 2.0)["wait_s"] == 0.0
     agent.decide(state, Troubled("logs", ""), 2.0)
     assert next_call(state, 2.0) == ""
 
@@ -202,9 +202,9 @@ def test_an_end_is_told_only_when_all_output_is_in_storage() -> None:
     agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
     agent.decide(state, TaskOver(T, {"0/out": 10}), 2.0)
     assert reported(state).get(T, {}).get("phase") != "ended"
-    agent.decide(state, Shipped([Range(T, 0, "out", 0, 6, "k1", 0)]), 2.0)
+    agent.decide(state, Shipped([OutputRange(T, 0, "out", 0, 6, "k1", 0)]), 2.0)
     assert T not in reported(state)
-    agent.decide(state, Shipped([Range(T, 0, "out", 6, 10, "k2", 0)]), 2.0)
+    agent.decide(state, Shipped([OutputRange(T, 0, "out", 6, 10, "k2", 0)]), 2.0)
     body, _ = exchange(state)
     assert body["logs"][0]["end"] == 10
     assert body["reports"][0]["outcome"]["log_bytes"] == 10
@@ -214,16 +214,16 @@ def test_an_unanswered_sync_is_said_again() -> None:
     state = a_going()
     agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
     agent.decide(state, TaskOver(T, {"0/out": 3}), 2.0)
-    agent.decide(state, Shipped([Range(T, 0, "out", 0, 3, "k", 0)]), 2.0)
-    first = sync_body(state, {}, 3.0)
+    agent.decide(state, Shipped([OutputRange(T, 0, "out", 0, 3, "k", 0)]), 2.0)
+    first = sync_of(state, {}, 3.0)
     agent.decide(state, NotAnswered(), 4.0)
-    second = sync_body(state, {}, 5.0)
+    second = sync_of(state, {}, 5.0)
     assert (second["reports"], second["logs"]) == (first["reports"], first["logs"])
 
 
 def test_output_that_the_server_lacks_is_shipped_again() -> None:
     state = a_going()
-    agent.decide(state, Shipped([Range(T, 0, "out", 0, 9, "k", 0)]), 2.0)
+    agent.decide(state, Shipped([OutputRange(T, 0, "out", 0, 9, "k", 0)]), 2.0)
     exchange(state, safe={T: {"0/out": 4}})
     assert state.tasks[T].shipped == {"0/out": 4}
 
@@ -232,12 +232,12 @@ def test_a_new_agent_tells_at_once_what_had_ended_and_sees_that_it_is_on_the_dis
     state = NodeState("n1", "local", agent_epoch=2)
     acts = agent.decide(state, KeeperListed([Kept(T, "over", (Exit(0, 0),), sizes={"0/out": 9})]), 0.0)
     assert agent.Settle(T) in acts
-    (report,) = sync_body(state, {}, 0.1)["reports"]
+    (report,) = sync_of(state, {}, 0.1)["reports"]
     assert report["saving"]["outcome"]["cause"] is None
     # Of what the machine lost with its power, nothing is told to be there.
     state = NodeState("n1", "local", agent_epoch=2)
     assert agent.decide(state, KeeperListed([Kept(T, "over", (Exit(0, 0),), lost=True)]), 0.0) == []
-    (report,) = sync_body(state, {}, 0.1)["reports"]
+    (report,) = sync_of(state, {}, 0.1)["reports"]
     assert "saving" not in report
 
 
@@ -249,7 +249,7 @@ def test_a_new_agent_ships_from_what_the_server_has() -> None:
     assert [(each["phase"], each["saving"]["outcome"]["exit_code"]) for each in body["reports"]] == [("running", 0)]
     assert (state.tasks[T].resumable, state.tasks[T].shipped) == (True, {"0/out": 5})
     exchange(state, safe={T: {"0/out": 5}})
-    agent.decide(state, Shipped([Range(T, 0, "out", 5, 9, "k", 0)]), 1.0)
+    agent.decide(state, Shipped([OutputRange(T, 0, "out", 5, 9, "k", 0)]), 1.0)
     assert reported(state)[T]["phase"] == "ended"
 
 
@@ -310,17 +310,17 @@ def a_successor(kept: Kept) -> NodeState:
 def test_a_later_agent_can_say_too_that_an_end_came_before_any_wish_for_it() -> None:
     state = a_successor(Kept(T, "over", (Exit(0, 0),)))
     assert state.tasks[T].outcome is not None
-    assert state.tasks[T].outcome["unasked"] is True
+    assert state.tasks[T].outcome.unasked is True
     for told in (Kept(T, "over", (Exit(0, 0),), notice="preempted"), Kept(T, "over", (Exit(0, 0, ours="stop"),))):
         outcome = a_successor(told).tasks[T].outcome
         assert outcome is not None
-        assert "unasked" not in outcome
+        assert not outcome.unasked
 
 
 def test_a_later_agent_knows_that_the_machines_notice_ended_a_task() -> None:
     outcome = a_successor(Kept(T, "over", (Exit(0, None, 15, ours="stop"),), notice="reclaimed")).tasks[T].outcome
     assert outcome is not None
-    assert outcome["cause"] == "reclaimed"  # Nobody cancelled it.
+    assert outcome.cause == "reclaimed"  # Nobody cancelled it.
     state = a_successor(Kept(T, "going", notice="reclaimed"))
     agent.decide(state, RankExited(T, Exit(0, 1, ours="stop")), 2.0)
     agent.decide(state, TaskOver(T), 2.0)
@@ -386,14 +386,14 @@ def test_what_is_gone_is_forgotten_and_no_longer_counted() -> None:
 def test_with_a_full_reply_all_that_is_not_named_is_gone() -> None:
     state = a_going()
     _, acts = exchange(state, full=True, duties=[a_duty(task="job2/1/0")])
-    assert acts == [Forget(T), Hold("job2/1/0", a_duty(task="job2/1/0"))]
+    assert acts == [Forget(T), Hold("job2/1/0", a_claim(**CLAIM, task="job2/1/0"))]
 
 
 def test_the_digests_are_those_of_all_reports_and_duties() -> None:
     state = a_going()
     exchange(state, duties=[a_duty(task="job2/1/0")])
     agent.decide(state, Held("job2/1/0", "a", 1), 1.0)
-    body = sync_body(state, {}, 2.0)
+    body = sync_of(state, {}, 2.0)
     assert body["reports_digest"] == digest_of({T: "running", "job2/1/0": "claimed"})
     assert body["duties_digest"] == digest_of({T: "go", "job2/1/0": "claim"})
 
@@ -403,7 +403,7 @@ def test_a_new_leader_and_a_resend_are_answered_with_everything() -> None:
         state = a_going()
         exchange(state)
         exchange(state, **reply)
-        body = sync_body(state, {}, 2.0)
+        body = sync_of(state, {}, 2.0)
         assert body["full"]
         assert [report["task"] for report in body["reports"]] == [T]
 
@@ -420,7 +420,7 @@ def test_a_keeper_that_lost_its_ranks_is_reported_as_outcome_lost() -> None:
 def test_a_claim_that_a_dead_keeper_held_is_held_anew() -> None:
     state = a_claimed()
     acts = agent.decide(state, KeeperListed([]), 2.0)
-    assert [act for act in acts if not isinstance(act, Lease)] == [Hold(T, a_duty())]
+    assert [act for act in acts if not isinstance(act, Lease)] == [Hold(T, a_claim(**CLAIM))]
 
 
 def test_a_new_keeper_gets_the_lease_that_is_left() -> None:
@@ -522,14 +522,14 @@ OUTCOMES = [
 def test_an_end_is_named_by_the_first_rank_that_failed_by_itself(
     exits: list[Exit], tail: str, cause: str | None
 ) -> None:
-    assert name_outcome(exits, tail)["cause"] == cause
+    assert name_outcome(exits, tail).cause == cause
 
 
 @pytest.mark.parametrize("do", ["go", "stop"])
 def test_an_end_that_meant_nothing_yet_is_said_again_when_the_server_asks_for_more(do: str) -> None:
     """A claimed task was lost before the rest of its gang had claimed: then the server does not hear of ends yet."""
     state = a_claimed()
-    state.tasks[T].duty = {}
+    state.tasks[T].claim = None
     agent.decide(state, KeeperListed([]), 1.0)
     assert reported(state)[T]["phase"] == "ended"
     assert not reported(state)

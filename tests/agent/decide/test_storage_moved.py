@@ -20,7 +20,6 @@ from headway_agent.decide.decide import (
     NodeState,
     NotAnswered,
     Preparing,
-    Range,
     RankExited,
     Salvage,
     Salvaged,
@@ -28,8 +27,11 @@ from headway_agent.decide.decide import (
     TaskOver,
 )
 from headway_agent.objects.folder import ID, Folder, StoreFailed, is_copy
+from headway_wire.reply import StorageTold
+from headway_wire.sync import OutputRange, StoredArtifact
 from tests.agent.decide import test_unconfirmed_files
 from tests.agent.decide.test_unconfirmed_files import T, exchange
+from tests.agent.spoken import a_save, sync_of
 
 OLD, NEW = {"mark": "aaa.1"}, {"mark": "aaa.2", "dir": "/srv/two", "copy": "17"}
 
@@ -42,11 +44,11 @@ def a_going() -> NodeState:
 
 
 def shipped(state: NodeState, start: int, end: int, mark: str = "aaa.1") -> None:
-    agent.decide(state, Shipped([Range(T, 0, "out", start, end, f"k{start}", 0)], mark), 1.0)
+    agent.decide(state, Shipped([OutputRange(T, 0, "out", start, end, f"k{start}", 0)], mark), 1.0)
 
 
 def checkpoint(mark: str = "aaa.1") -> CheckpointStored:
-    return CheckpointStored(T, {"step": 5, "key": "k5", "how": "renamed", "bytes": 1, "files": 1, "at": 0.0}, mark)
+    return a_save(T, {"step": 5, "key": "k5", "how": "renamed", "bytes": 1, "files": 1, "at": 0.0}, mark)
 
 
 def acts_of(state: NodeState, **reply: Any) -> list[agent.Act]:
@@ -64,10 +66,10 @@ def test_output_that_was_stored_in_the_old_place_is_shipped_again_from_what_the_
     shipped(state, 0, 60)
     exchange(state, safe={T: {"0/out": 60}})
     shipped(state, 60, 100)
-    body = agent.sync_body(state, {}, 1.0)
+    body = sync_of(state, {}, 1.0)
     agent.decide(state, NotAnswered(body["seq"]), 1.0)  # The server was stopped; it comes back with another storage.
     shipped(state, 100, 120)
-    assert Move(NEW) in exchange(state, storage=NEW, safe={T: {"0/out": 60}})[1]
+    assert Move(StorageTold.read(NEW)) in exchange(state, storage=NEW, safe={T: {"0/out": 60}})[1]
     shipped(state, 120, 130, "aaa.2")  # Under way when the news came.
     body, _ = exchange(state, safe={T: {"0/out": 60}})
     assert (body["full"], body["logs"], body["storage"]) == (True, [], "aaa.2")
@@ -94,8 +96,8 @@ def test_an_end_that_was_not_taken_waits_until_its_output_is_in_the_new_place() 
 def test_files_that_nobody_has_answered_for_are_stored_again() -> None:
     state = a_going()
     agent.decide(state, checkpoint(), 1.0)
-    agent.decide(state, ArtifactStored(T, {"path": "a", "size": 1, "sha256": "", "keys": [], "at": 0.0}, "aaa.1"), 1.0)
-    assert acts_of(state, storage=NEW) == [Move(NEW), KeepAgain(T, True)]
+    agent.decide(state, ArtifactStored(T, StoredArtifact(T, "a", (), 1, storage="aaa.1")), 1.0)
+    assert acts_of(state, storage=NEW) == [Move(StorageTold.read(NEW)), KeepAgain(T, True)]
     body, _ = exchange(state)
     assert "checkpoints" not in body
     assert "artifacts" not in body
@@ -108,7 +110,7 @@ def test_files_that_were_answered_for_are_left_in_peace() -> None:
     state = a_going()
     agent.decide(state, checkpoint(), 1.0)
     exchange(state, checkpoints_safe={T: [5]})
-    assert acts_of(state, storage=NEW) == [Move(NEW)]
+    assert acts_of(state, storage=NEW) == [Move(StorageTold.read(NEW))]
 
 
 def test_a_salvage_that_ended_in_the_old_place_is_made_again() -> None:
@@ -131,7 +133,7 @@ def test_what_could_not_be_had_from_the_old_place_is_looked_for_in_the_new_one()
     agent.decide(state, Preparing(T), 1.0)
     agent.decide(state, CheckpointBad(T, "k", "it is missing"), 1.0)
     acts = acts_of(state, storage=NEW)
-    assert acts[0] == Move(NEW)
+    assert acts[0] == Move(StorageTold.read(NEW))
     assert isinstance(acts[1], Hold)
     assert "bad_checkpoints" not in exchange(state)[0]
 
@@ -153,7 +155,7 @@ def test_a_server_that_knows_no_marks_is_told_everything() -> None:
     shipped(state, 0, 5, "")
     assert len(exchange(state)[0]["logs"]) == 1
     shipped(state, 5, 9, "")
-    assert acts_of(state, storage=OLD) == [Move(OLD)], "the same place has a name now"
+    assert acts_of(state, storage=OLD) == [Move(StorageTold.read(OLD))], "the same place has a name now"
 
 
 def test_a_folder_that_is_not_the_one_that_was_named_takes_nothing(tmp_path: Any) -> None:

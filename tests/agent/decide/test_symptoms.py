@@ -28,9 +28,9 @@ def test_an_end_is_named_by_how_it_looks(tail: str, cause: str, end: str, said: 
     word, number = end.split()
     how = Exit(0, exit_code=int(number)) if word == "exit" else Exit(0, signal=int(number))
     outcome = name_outcome([how], tail)
-    assert outcome["cause"] == cause
-    assert said in outcome["detail"]
-    assert len(outcome["detail"]) <= 300
+    assert outcome.cause == cause
+    assert said in outcome.detail
+    assert len(outcome.detail) <= 300
 
 
 def test_every_cause_of_the_table_is_the_servers_and_its_word_on_trying_again_agrees() -> None:
@@ -42,25 +42,25 @@ def test_every_cause_of_the_table_is_the_servers_and_its_word_on_trying_again_ag
 
 def test_facts_outrank_what_the_log_says() -> None:
     tail = FRAMES + "ModuleNotFoundError: No module named 'x'"
-    assert name_outcome([Exit(0, None, 9, oom=True)], tail)["cause"] == "out_of_memory"
-    assert name_outcome([Exit(0, None, 9)], tail)["cause"] == "killed"
-    assert name_outcome([Exit(0, 1, None, ours="stop")], tail)["cause"] == "cancelled"
-    assert name_outcome([Exit(0, 1, oom=True, note="the kernel ended it")], tail)["detail"] == "the kernel ended it"
+    assert name_outcome([Exit(0, None, 9, oom=True)], tail).cause == "out_of_memory"
+    assert name_outcome([Exit(0, None, 9)], tail).cause == "killed"
+    assert name_outcome([Exit(0, 1, None, ours="stop")], tail).cause == "cancelled"
+    assert name_outcome([Exit(0, 1, oom=True, note="the kernel ended it")], tail).detail == "the kernel ended it"
 
 
 def test_a_failing_gpu_asks_for_another_node() -> None:
     outcome = name_outcome([Exit(0, 1)], FRAMES + "RuntimeError: CUDA error: uncorrectable ECC error encountered")
-    assert [policy["action"] for policy in outcome["policies"]] == ["exclude_node"]
-    assert outcome["retry_helps"] is True
+    assert [policy.action for policy in outcome.policies] == ["exclude_node"]
+    assert outcome.retry_helps is True
 
 
 def test_a_limit_names_the_end_of_what_we_stopped_and_of_nothing_else() -> None:
     marks = {"limit": ("stalled", "no log line for 60 s"), "policies": [{"label": "l", "action": "label"}]}
     stopped = name_outcome([Exit(0, None, 15, ours="stop")], "", marks)
-    assert (stopped["cause"], stopped["detail"]) == ("stalled", "no log line for 60 s")
-    assert stopped["policies"] == marks["policies"]
-    assert name_outcome([Exit(0, 0)], "", marks)["cause"] == "stalled"
-    assert name_outcome([Exit(0, 3)], "", marks)["cause"] == "user_code"
+    assert (stopped.cause, stopped.detail) == ("stalled", "no log line for 60 s")
+    assert [policy.show() for policy in stopped.policies] == marks["policies"]
+    assert name_outcome([Exit(0, 0)], "", marks).cause == "stalled"
+    assert name_outcome([Exit(0, 3)], "", marks).cause == "user_code"
 
 
 def test_policies_match_lines_in_the_order_of_the_policies() -> None:

@@ -9,7 +9,6 @@ import pytest
 from headway_agent.decide import decide as agent
 from headway_agent.decide import unconfirmed_files
 from headway_agent.decide.decide import (
-    Answered,
     ArtifactStored,
     CheckpointBad,
     CheckpointStored,
@@ -22,7 +21,6 @@ from headway_agent.decide.decide import (
     NotAnswered,
     NoticeHeard,
     Preparing,
-    Range,
     RankExited,
     Salvage,
     Salvaged,
@@ -37,14 +35,17 @@ from headway_agent.decide.decide import (
     Wrote,
 )
 from headway_agent.decide.outcomes import how_ended
+from headway_wire.claim import Claim, Resume
+from headway_wire.sync import OutputRange, StoredArtifact
+from tests.agent.spoken import a_save, answered, sync_of
 
 T = "job1/1/0"
 
 
 def exchange(state: NodeState, now: float = 1.0, **reply: Any) -> tuple[dict[str, Any], list[agent.Act]]:
-    body = agent.sync_body(state, {}, now)
+    body = sync_of(state, {}, now)
     answer = {"leader_epoch": 1, "lease_left_s": 600.0, "duties": [], "gone": [], **reply}
-    return body, agent.decide(state, Answered(answer, body["seq"]), now)
+    return body, agent.decide(state, answered(answer, body["seq"]), now)
 
 
 def a_task(**duty: Any) -> NodeState:
@@ -65,7 +66,7 @@ def a_going() -> NodeState:
 
 
 def stored(step: int = 5, key: str = "k5") -> CheckpointStored:
-    return CheckpointStored(T, {"step": step, "key": key, "how": "renamed", "bytes": 1, "files": 1, "at": 0.0})
+    return a_save(T, {"step": step, "key": key, "how": "renamed", "bytes": 1, "files": 1, "at": 0.0})
 
 
 def phase(state: NodeState) -> str:
@@ -76,7 +77,7 @@ def test_a_checkpoint_is_said_until_the_server_answers_for_it() -> None:
     state = a_going()
     agent.decide(state, stored(), 1.0)
     assert agent.next_call(state, 1.0)
-    body = agent.sync_body(state, {}, 1.0)
+    body = sync_of(state, {}, 1.0)
     assert [each["key"] for each in body["checkpoints"]] == ["k5"]
     agent.decide(state, NotAnswered(body["seq"]), 1.0)
     body, _ = exchange(state, checkpoints_safe={T: [5]})
@@ -96,17 +97,17 @@ def test_what_a_reply_does_not_answer_for_is_said_again_after_a_while() -> None:
 def test_what_an_end_waits_for_is_never_said_in_a_call_that_the_server_may_hold() -> None:
     state = a_going()
     agent.decide(state, stored(), 1.0)
-    body = agent.sync_body(state, {}, 1.0)
+    body = sync_of(state, {}, 1.0)
     agent.decide(state, stored(6, "k6"), 1.0)  # While the first is on its way.
     answer = {"leader_epoch": 1, "lease_left_s": 600.0, "checkpoints_safe": {T: [5]}}
-    agent.decide(state, Answered(answer, body["seq"]), 1.0)
+    agent.decide(state, answered(answer, body["seq"]), 1.0)
     body, _ = exchange(state, now=1.0)
     assert ([each["key"] for each in body["checkpoints"]], body["wait_s"]) == (["k6"], 0.0)
-    body = agent.sync_body(state, {}, 1.5)
+    body = sync_of(state, {}, 1.5)
     assert "checkpoints" not in body, "it was not answered for: it waits a moment"
     assert body["wait_s"] > 0
     assert agent.next_call(state, 2.5) == "wake"
-    body = agent.sync_body(state, {}, 2.5)
+    body = sync_of(state, {}, 2.5)
     assert ([each["key"] for each in body["checkpoints"]], body["wait_s"]) == (["k6"], 0.0)
 
 
@@ -145,16 +146,16 @@ def test_what_is_over_and_saves_for_long_is_told_with_how_far_it_has_come() -> N
     state = over_and_unkept()
     due_s = unconfirmed_files.next_due_s(state)
     assert due_s == 2.0 + unconfirmed_files.SAVING_S_MIN
-    assert not [each for each in agent.sync_body(state, {}, 2.0)["reports"] if "saving" in each]
+    assert not [each for each in sync_of(state, {}, 2.0)["reports"] if "saving" in each]
     agent.decide(state, NotAnswered(), 2.1)
     agent.decide(state, Ticked(), due_s)
-    (report,) = agent.sync_body(state, {}, due_s + 1.0)["reports"]
+    (report,) = sync_of(state, {}, due_s + 1.0)["reports"]
     assert report["phase"] == "running"
     assert report["saving"]["over_ago_s"] == unconfirmed_files.SAVING_S_MIN + 1.0
     assert report["saving"]["outcome"]["cause"] is None
     agent.decide(state, NotAnswered(), 6.0)
     agent.decide(state, Salvaging(T, 30, 100), 7.0)
-    (report,) = agent.sync_body(state, {}, 9.0)["reports"]
+    (report,) = sync_of(state, {}, 9.0)["reports"]
     assert (report["saving"]["bytes_done"], report["saving"]["bytes"]) == (30, 100)
 
 
@@ -172,7 +173,7 @@ def test_a_machine_that_goes_tells_what_was_lost_and_that_is_no_success() -> Non
     agent.decide(state, Ticked(), last_s - 1.0)
     assert phase(state) == "over"
     agent.decide(state, Ticked(), last_s)
-    (report,) = agent.sync_body(state, {}, last_s)["reports"]
+    (report,) = sync_of(state, {}, last_s)["reports"]
     assert (report["phase"], report["outcome"]["cause"]) == ("ended", "files_lost")
     assert "files were not kept" in report["outcome"]["unkept"]
 
@@ -185,7 +186,7 @@ def test_outputs_that_can_never_be_kept_are_no_success_and_a_missing_one_is_only
         state = over_and_unkept()
         agent.decide(state, Troubled(f"outputs {T}", said), 2.2)
         agent.decide(state, Salvaged(T), 2.5)
-        (report,) = agent.sync_body(state, {}, 3.0)["reports"]
+        (report,) = sync_of(state, {}, 3.0)["reports"]
         assert (report["outcome"]["cause"], report["outcome"]["unkept"]) == (cause, said)
 
 
@@ -198,7 +199,7 @@ def test_a_salvage_that_is_done_is_not_begun_again_by_a_late_word_of_it() -> Non
     agent.decide(state, Salvaging("another/1/0"), 4.0)
     assert phase(state) == "ended"
     assert "another/1/0" not in state.progress
-    (report,) = agent.sync_body(state, {}, 5.0)["reports"]
+    (report,) = sync_of(state, {}, 5.0)["reports"]
     assert "unkept" not in report["outcome"]
 
 
@@ -214,7 +215,7 @@ def test_artifacts_hold_an_end_back_too() -> None:
     state = a_going()
     agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)
     agent.decide(state, TaskOver(T, leftovers=True), 2.0)
-    agent.decide(state, ArtifactStored(T, {"path": "a.txt", "size": 1, "sha256": "", "keys": ["x"], "at": 0.0}), 2.0)
+    agent.decide(state, ArtifactStored(T, StoredArtifact(T, "a.txt", ("x",), 1)), 2.0)
     agent.decide(state, Salvaged(T), 2.0)
     assert phase(state) == "over"
     exchange(state, now=2.0, artifacts_safe=[[T, "a.txt"]])
@@ -232,7 +233,7 @@ def test_steps_ride_along_and_have_a_sync_of_their_own_only_now_and_then() -> No
 
 
 def shipped(**printed: int) -> Shipped:
-    return Shipped([Range(T, 0, "out", 0, 10, "pack", 0)], printed={T: printed})
+    return Shipped([OutputRange(T, 0, "out", 0, 10, "pack", 0)], printed={T: printed})
 
 
 @pytest.mark.parametrize(
@@ -262,7 +263,7 @@ def test_who_is_over_before_anybody_looked_for_its_steps_has_them_in_its_output(
     state = a_going()
     state.tasks[T].resumable = True
     if resumed:  # What its steps are called is known from what it was restored from, and to others.
-        state.tasks[T].duty = {**state.tasks[T].duty, "resume": {"step": 3}}
+        state.tasks[T].claim = Claim(T, resume=Resume(3, "k3"))
     agent.decide(state, shipped(step=9, epoch=2), 10.5)
     agent.decide(state, RankExited(T, Exit(0, 1)), 11.0)
     agent.decide(state, TaskOver(T, {"0/out": 10}), 11.0)
@@ -274,7 +275,7 @@ def test_who_is_over_before_anybody_looked_for_its_steps_has_them_in_its_output(
 def test_a_checkpoint_is_told_with_how_long_ago_it_was_saved() -> None:
     state = a_going()
     fact = stored()
-    agent.decide(state, CheckpointStored(T, dict(fact.checkpoint, saved_s=3.0), fact.storage), 5.0)
+    agent.decide(state, CheckpointStored(T, fact.checkpoint, saved_s=3.0), 5.0)
     (said,) = exchange(state, now=9.0)[0]["checkpoints"]
     assert (said["saved_ago_s"], "saved_s" in said) == (6.0, False)
 
@@ -290,7 +291,7 @@ def test_a_bad_checkpoint_is_told_and_another_one_is_restored() -> None:
     assert acts[1:] == [], "the same one is not tried again"
     other = dict(again, resume={"step": 8, "key": "good", "how": "renamed"})
     _, acts = exchange(state, duties=[other])
-    assert [act.duty["resume"]["key"] for act in acts if isinstance(act, Hold)] == ["good"]
+    assert [act.claim.resume and act.claim.resume.key for act in acts if isinstance(act, Hold)] == ["good"]
     agent.decide(state, Held(T), 2.0)
     assert phase(state) == "claimed"
 
@@ -304,7 +305,7 @@ def test_the_machine_s_notice_stops_all_that_runs_and_names_the_cause() -> None:
     agent.decide(state, RankExited(T, Exit(0, 0, ours="stop")), 7.0)
     agent.decide(state, TaskOver(T), 7.0)
     assert state.tasks[T].outcome is not None
-    assert state.tasks[T].outcome["cause"] == "reclaimed"
+    assert state.tasks[T].outcome.cause == "reclaimed"
     exchange(state, now=8.0, duties=[{"task": "job2/1/0", "do": "claim", "argv": ["x"]}])
     assert state.tasks["job2/1/0"].phase == "refused"
     exchange(state, now=200.0, duties=[{"task": "job3/1/0", "do": "claim", "argv": ["x"]}])
@@ -354,9 +355,9 @@ def test_a_task_that_has_written_nothing_answers_at_once_that_others_saved() -> 
     assert body["idle"] == {T: 15}
     body, _ = exchange(state)
     assert "idle" not in body, "it is said once"
-    body = agent.sync_body(state, {}, 1.0)
+    body = sync_of(state, {}, 1.0)
     exchange(state, saved={T: 30})
-    lost = agent.sync_body(state, {}, 1.0)
+    lost = sync_of(state, {}, 1.0)
     assert lost["idle"] == {T: 30}
     agent.decide(state, NotAnswered(lost["seq"]), 1.0)
     assert exchange(state)[0]["idle"] == {T: 30}, "and again where nobody heard it"
@@ -367,7 +368,7 @@ def test_a_task_that_still_has_nothing_a_while_later_says_that_too() -> None:
     exchange(state, saved={T: 15})
     assert "still_idle" not in exchange(state)[0]
     assert "still_idle" not in exchange(state, now=20.0, saved={T: 15})[0]
-    lost = agent.sync_body(state, {}, 21.0)
+    lost = sync_of(state, {}, 21.0)
     assert lost["still_idle"] == {T: 15}, "since it heard of it first"
     agent.decide(state, NotAnswered(lost["seq"]), 21.0)
     assert exchange(state, now=22.0)[0]["still_idle"] == {T: 15}
@@ -404,7 +405,7 @@ def test_the_end_of_a_gangs_task_says_whether_it_ever_wrote_anything() -> None:
             agent.decide(state, RankExited(T, each), 2.0)
         agent.decide(state, TaskOver(T, {}), 2.0)
         (report,) = exchange(state)[0]["reports"]
-        assert {word: report["outcome"][word] for word in said} == said
+        assert {word: report["outcome"].get(word, False) for word in said} == said
     state = a_gang()
     agent.decide(state, Wrote(T), 1.0)
     agent.decide(state, RankExited(T, Exit(0, 0)), 2.0)

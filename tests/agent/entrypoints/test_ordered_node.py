@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from headway_agent.decide.decide import (
-    Answered,
     Held,
     KeeperListed,
     NodeState,
@@ -19,11 +18,11 @@ from headway_agent.decide.decide import (
     Spawned,
     TaskOver,
     decide,
-    sync_body,
 )
 from headway_agent.entrypoints import ordered_node
 from headway_agent.files.watch import machine_why
 from headway_agent.node.directory import NodeDir
+from tests.agent.spoken import answered, sync_of
 
 SAID = {"node": "lab-1-0", "pool": "lab", "urls": "http://127.0.0.1:1", "notice_s": 60.0, "grace_s": 20.0}
 
@@ -62,22 +61,22 @@ def test_a_machine_of_which_nobody_says_why_it_goes_just_goes(tmp_path: Path) ->
 def test_the_reason_travels_with_the_notice_and_with_the_end_of_each_task() -> None:
     state = NodeState(node="n1", pool="lab", boot_id="b")
     decide(state, KeeperListed([]), 0.0)
-    seq = sync_body(state, {}, 0.0)["seq"]
+    seq = sync_of(state, {}, 0.0)["seq"]
     duty = {"task": "j1/1/0", "do": "claim", "argv": ["true"]}
-    decide(state, Answered({"leader_epoch": 1, "lease_left_s": 600.0, "duties": [duty]}, seq), 0.0)
+    decide(state, answered({"leader_epoch": 1, "lease_left_s": 600.0, "duties": [duty]}, seq), 0.0)
     decide(state, Held("j1/1/0", "h", 1), 0.0)
-    seq = sync_body(state, {}, 0.1)["seq"]
+    seq = sync_of(state, {}, 0.1)["seq"]
     decide(
         state,
-        Answered({"leader_epoch": 1, "said": 1, "lease_left_s": 600.0, "duties": [{**duty, "do": "go"}]}, seq),
+        answered({"leader_epoch": 1, "said": 1, "lease_left_s": 600.0, "duties": [{**duty, "do": "go"}]}, seq),
         0.2,
     )
     decide(state, Spawned("j1/1/0", 1.0), 0.3)
     decide(state, NoticeHeard("reclaimed", 20.0, ordered_node.LIMIT), 1.0)
-    assert sync_body(state, {}, 1.0)["notice"] == {
+    assert sync_of(state, {}, 1.0)["notice"] == {
         "cause": "reclaimed",
         "seconds_left": 20.0,
         "why": ordered_node.LIMIT,
     }
     decide(state, TaskOver("j1/1/0", {}, "", False, {}), 2.0)
-    assert state.tasks["j1/1/0"].outcome["detail"] == ordered_node.LIMIT  # type: ignore[index]
+    assert state.tasks["j1/1/0"].outcome.detail == ordered_node.LIMIT  # type: ignore[union-attr]

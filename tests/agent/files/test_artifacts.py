@@ -54,16 +54,16 @@ def kept(tmp_path: Path) -> Kept:
 def test_a_file_of_any_size_comes_back(kept: Kept, size: int) -> None:
     kept.file.write_bytes(os.urandom(size))
     told = kept.store()
-    assert (told["size"], told["keys"]) == (size, [KEY])
+    assert (told.size, told.keys) == (size, (KEY,))
     assert kept.stored() == kept.file.read_bytes()
-    assert told["sha256"] == hashlib.sha256(kept.file.read_bytes()).hexdigest()
+    assert told.sha256 == hashlib.sha256(kept.file.read_bytes()).hexdigest()
 
 
 def test_a_large_file_is_numbered_parts_that_joined_are_the_file(kept: Kept) -> None:
     kept.folder.artifact_bytes_max = 100_000
     kept.file.write_bytes(os.urandom(250_001))
     told = kept.store()
-    assert told["keys"] == [f"{KEY}.part-000{number}" for number in (1, 2, 3)]
+    assert told.keys == tuple(f"{KEY}.part-000{number}" for number in (1, 2, 3))
     assert b"".join(kept.stored(f"{KEY}.part-000{number}") for number in (1, 2, 3)) == kept.file.read_bytes()
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from headway_agent.decide.decide import Answered, KeeperListed, NodeState, decide, sync_body
+from headway_agent.decide.decide import KeeperListed, NodeState, decide
 from headway_agent.keeper.table import SIGKILL, SIGTERM, Table, replay, rewritten, to_line
 from headway_agent.loop.pace import PAUSE_S_MIN
 from headway_agent.server_link.http import CONNECT_S_MAX
+from tests.agent.spoken import answered, sync_of
 
 T = "job1/1/0"
 
@@ -222,9 +223,9 @@ def test_a_cut_shorter_than_half_of_the_lease_ends_nothing(lease_s: float, grace
     state = NodeState(node="n1", pool="lab")
     decide(state, KeeperListed([]), 0.0)
     for at in (0.0, 0.0):
-        seq = sync_body(state, {}, at)["seq"]
-        decide(state, Answered({"leader_epoch": 1, "lease_left_s": lease_s}, seq), at)
-    held_s = sync_body(state, {}, 0.0)["wait_s"]
+        seq = sync_of(state, {}, at)["seq"]
+        decide(state, answered({"leader_epoch": 1, "lease_left_s": lease_s}, seq), at)
+    held_s = sync_of(state, {}, 0.0)["wait_s"]
     table = Table()
     table.lease(state.deadline_s, state.granted_s)
     back_at_s = held_s + lease_s / 2 + CONNECT_S_MAX + PAUSE_S_MIN  # A connection that was tried just before the end.

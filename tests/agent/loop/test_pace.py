@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from headway_agent.decide.decide import Answered, KeeperListed, NodeState, decide, sync_body
+from headway_agent.decide.decide import KeeperListed, NodeState, decide
 from headway_agent.loop.pace import PAUSE_S_MAX, Pace, brings, outnumber
 from headway_agent.node.directory import NodeDir
+from tests.agent.spoken import a_reply, answered, sync_of
 
-ALWAYS = {"full": {"full": True, "duties": [{"task": "j/1/0"}]}, "again": {"resend": True}, "nothing": {"duties": []}}
+ALWAYS = {
+    "full": {"full": True, "duties": [{"task": "j/1/0", "do": "go"}]},
+    "again": {"resend": True},
+    "nothing": {"duties": []},
+}
 
 
 @pytest.mark.parametrize("reply", ALWAYS.values(), ids=ALWAYS)
@@ -19,7 +24,7 @@ def test_a_server_that_answers_at_once_for_ever_is_called_ever_more_slowly(reply
     pace, now, calls = Pace(), 100.0, 0
     while now < 700.0:
         now = max(now, pace.at_s) + 0.0025  # What an exchange takes on one machine.
-        pace.answered(now, 20.0, 0.0025, brings(reply, ()))
+        pace.answered(now, 20.0, 0.0025, brings(a_reply(**reply), ()))
         calls += 1
     assert calls < 400, "ten minutes at 400 a second were 240,000"
 
@@ -27,7 +32,7 @@ def test_a_server_that_answers_at_once_for_ever_is_called_ever_more_slowly(reply
 def test_a_stream_of_work_is_never_held_up() -> None:
     pace = Pace()
     for number in range(1000):
-        pace.answered(float(number), 20.0, 0.001, brings({"duties": [{"task": f"j{number}/1/0"}]}, ()))
+        pace.answered(float(number), 20.0, 0.001, brings(a_reply(duties=[{"task": f"j{number}/1/0", "do": "go"}]), ()))
         pace.answered(float(number), 0.0, 0.001, False)
         assert pace.at_s == 0.0
 
@@ -53,8 +58,8 @@ def test_pauses_after_failures_double_up_to_a_limit_and_end_with_an_answer() -> 
 
 
 def test_whoever_is_followed_anew_is_news() -> None:
-    assert brings({"follow": ["j/1/0"]}, ())
-    assert not brings({"follow": ["j/1/0"]}, {"j/1/0"})
+    assert brings(a_reply(follow=["j/1/0"]), ())
+    assert not brings(a_reply(follow=["j/1/0"]), {"j/1/0"})
 
 
 # --- a database that went back ---
@@ -68,9 +73,9 @@ def a_state(leader: int = 9) -> NodeState:
 
 
 def answer(state: NodeState, leader: int, sent_s: float, now: float | None = None, **words: object) -> None:
-    seq = sync_body(state, {}, sent_s)["seq"]
+    seq = sync_of(state, {}, sent_s)["seq"]
     reply = {"leader_epoch": leader, "said": 1, "lease_left_s": 3600.0, **words}
-    decide(state, Answered(reply, seq), sent_s if now is None else now)
+    decide(state, answered(reply, seq), sent_s if now is None else now)
 
 
 def test_an_older_leader_is_believed_once_no_later_one_answers_for_a_while() -> None:
@@ -95,10 +100,10 @@ def test_a_reply_of_the_leader_before_that_was_on_its_way_proves_nothing() -> No
     state = NodeState(node="n1", pool="local", boot_id="b")
     decide(state, KeeperListed([]), 1.0)
     answer(state, 4, 1.5)
-    late = sync_body(state, {}, 2.0)["seq"]
+    late = sync_of(state, {}, 2.0)["seq"]
     state.flights[late].held = True
     answer(state, 9, 3.0)
-    decide(state, Answered({"leader_epoch": 4, "said": 7, "lease_left_s": 60.0}, late), 60.0)
+    decide(state, answered({"leader_epoch": 4, "said": 7, "lease_left_s": 60.0}, late), 60.0)
     assert (state.leader_epoch, state.older_since_s) == (9, 0.0)
 
 

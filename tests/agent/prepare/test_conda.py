@@ -12,6 +12,7 @@ import pytest
 
 from headway_agent.prepare import conda, environments
 from headway_agent.prepare.steps import NotHere, Prepared, StepFailed, Work, prepare
+from headway_wire.kinds import replace
 from tests.agent.channels import PLACEHOLDER, Channel, Link, Package, a_module, a_python
 from tests.agent.rattling import a_conda_node, needs_uv, solver_of
 from tests.agent.stores import Site80, a_bundle, a_wheel, a_work
@@ -114,7 +115,7 @@ def test_what_packages_want_to_be_set_is_set_as_if_the_environment_were_activate
     channel.add(Package("setter", "1", scripts))
     text = a_file(channel.url, "setter", more="variables: {COLOUR: blue}\n")
     work = a_conda_work(tmp_path, environ, text)
-    work.duty["env"] = {"LEVEL": "9"}  # type: ignore[index]
+    work.claim = replace(work.claim, env={"LEVEL": "9"})
     prepared = prepare(work)
     home = prepared.env["CONDA_PREFIX"]
     assert prepared.env == {
@@ -127,7 +128,7 @@ def test_a_python_that_is_not_among_the_packages_is_missed_at_once(
     tmp_path: Path, environ: dict[str, str], channel: Channel
 ) -> None:
     work = a_conda_work(tmp_path, environ, a_file(channel.url, "told"))
-    work.duty["argv"] = ["python", "train.py"]  # type: ignore[index]
+    work.claim = replace(work.claim, argv=("python", "train.py"))
     with pytest.raises(StepFailed, match=r'"python" is to run, and environment\.yml has no Python'):
         prepare(work)
 

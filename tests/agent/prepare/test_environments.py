@@ -270,9 +270,10 @@ def test_the_key_has_all_that_decides_and_nothing_else(tmp_path: Path) -> None:
 
 def test_the_ranks_python_is_the_environments() -> None:
     from headway_agent.launch.ranks import launch_of
+    from headway_wire.claim import Claim
 
     duty = {"task": "a/1/0", "argv": ["/usr/bin/python3.11", "train.py"]}
-    launch = launch_of(duty, "/t", "", 0, 0, Prepared(python="/env/bin/python"))
+    launch = launch_of(Claim.read(duty), "/t", "", 0, 0, Prepared(python="/env/bin/python"))
     assert launch["ranks"][0]["argv"] == ["/env/bin/python", "train.py"]
-    launch = launch_of(dict(duty, argv=["pythonic"]), "/t", "", 0, 0, Prepared(python="/env/bin/python"))
+    launch = launch_of(Claim.read(dict(duty, argv=["pythonic"])), "/t", "", 0, 0, Prepared(python="/env/bin/python"))
     assert launch["ranks"][0]["argv"] == ["pythonic"]

@@ -11,7 +11,8 @@ from headway.core.model import State
 from headway.core.protocol import read_sync
 from headway.store.memory.store import MemoryStore
 from headway_agent.decide import decide as agent
-from headway_agent.decide.decide import Answered, Held, KeeperListed, NotAnswered, sync_body
+from headway_agent.decide.decide import Held, KeeperListed, NotAnswered
+from tests.agent.spoken import answered, sync_of
 from tests.builders import a_spec
 from tests.control.leading import Leader
 
@@ -30,14 +31,14 @@ class Pair:
 
     def exchange(self, lost: bool = False) -> tuple[dict[str, Any], list[Any]]:
         """A sync and its reply; returns the reply and what the agent does about it."""
-        body = sync_body(self.agent, FACTS, self.leader.now, wait_s=0.0)
+        body = sync_of(self.agent, FACTS, self.leader.now, wait_s=0.0)
         if not self.marks:
             del body["marks"]
         replies: list[dict[str, Any]] = []
         sync = self.leader.cycle.heard(read_sync(body), self.leader.now)
         self.leader.do(sync).result()
         self.leader.cycle.reply(sync, self.leader.now, self.leader.now, lambda reply: replies.append(reply.show()))
-        fact = NotAnswered(body["seq"]) if lost else Answered(replies[0], body["seq"])
+        fact = NotAnswered(body["seq"]) if lost else answered(replies[0], body["seq"])
         return replies[0], agent.decide(self.agent, fact, self.leader.now)
 
     def run_a_job(self) -> None:

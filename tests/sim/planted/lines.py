@@ -14,7 +14,7 @@ from tests.sim.planted.rules import _put, plant
 @plant("who waits behind a task begins although that one has not ended", floods=1.0)
 def _jumps_the_line() -> Iterator[None]:
     def line(state: Any, task: Any, now: float) -> None:
-        state.just_ended.append(task.duty["behind"])
+        state.just_ended.append(task.behind)
 
     def turns(state: Any) -> list[Any]:
         found = [state.tasks[state.behind[key]] for key in state.just_ended if key in state.behind]

@@ -122,7 +122,7 @@ def _forgets_long_leases() -> Iterator[None]:
 def _no_go() -> Iterator[None]:
     def decide(state: Any, fact: Any, now: float) -> list[Any]:
         acts = old(state, fact, now)
-        return [*acts, decisions.Go(fact.task, [], {})] if isinstance(fact, decisions.Held) else acts
+        return [*acts, decisions.Go(fact.task, (), None)] if isinstance(fact, decisions.Held) else acts
 
     old = decisions.decide
     with _put(decisions, "decide", decide):

@@ -7,14 +7,15 @@ on a notice. How an agent finds that and stores it is in node/uploader.py. Chanc
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.core.model import Job, JobId
 from headway.sim.node.files import Directory, HeldFile
 from headway.sim.node.habits import GROWING, NUMBERED, Habit
 from headway.store.protocol import Batch, Store
+from headway_wire.claim import Resume
+from headway_wire.sync import StoredCheckpoint
 from headway_wire.tasks import split_key
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class KeptCheckpoint:
     step: int
     how: str
     files: dict[str, tuple[Signature, HeldFile]]
-    report: Mapping[str, Any] | None = None
+    report: StoredCheckpoint | None = None
     storage: str = ""  # The mark of the place in which that is.
     habits: list[str] = field(default_factory=list)
     unit: str = ""
@@ -191,15 +192,15 @@ class Checkpoints:
         habit, kept = self.manifests[key]
         return habit.loads({path: held for path, (_, held) in kept.files.items()})[0]
 
-    def restored(self, task: str, resume: Mapping[str, Any] | None) -> Saved:
+    def restored(self, task: str, resume: Resume | None) -> Saved:
         """A task is about to begin from this checkpoint. Returns the directory that it finds."""
         job, attempt, index = split_key(task)
         oracle = self.simulation.oracle
-        step = int(resume["step"]) if resume else 0
+        step = resume.step if resume else 0
         self._newest(oracle.jobs[job], attempt, step)
         if resume:
             self._given_back(oracle.jobs[job], attempt, index, resume)
-        progress = self.progress_in(resume["key"]) if resume else 0
+        progress = self.progress_in(resume.key) if resume else 0
         reached = max((each for of, each in self.reached[job].items() if of < attempt), default=0)
         if progress < reached:
             said = f"attempt {attempt} of {job} begins from a save of step {progress}"
@@ -211,7 +212,7 @@ class Checkpoints:
         if quick and progress < kept and oracle.undisturbed(job, attempt - 1):
             said = f"attempt {attempt - 1} of {job} saved step {kept} on its notice"
             oracle.breaks(job, f"{said}, and {progress} was kept")
-        return self._filled(task, step, progress, resume["key"] if resume and resume.get("own", True) else "")
+        return self._filled(task, step, progress, resume.key if resume and resume.own else "")
 
     def _filled(self, task: str, step: int, progress: int, key: str) -> Saved:
         """A directory with its own files of a checkpoint in it, and the note that the restore leaves."""
@@ -252,11 +253,11 @@ class Checkpoints:
         asked = bool(later) and max(later) - times[attempt, step] > KNOWN_WITHIN_S
         return asked and agents and self.simulation.oracle.undisturbed(job.id, attempt)
 
-    def _given_back(self, job: Job, attempt: int, index: int, resume: Mapping[str, Any]) -> None:
+    def _given_back(self, job: Job, attempt: int, index: int, resume: Resume) -> None:
         """Judge what a task begins with: its own share as its own, and those of all others that save."""
         oracle, objects = self.simulation.oracle, self.simulation.storage.objects
         authors: list[int] = []
-        for key in (resume["key"], *resume.get("others", ())):
+        for key in (resume.key, *resume.others):
             if key not in objects:
                 oracle.breaks(job.id, f"attempt {attempt} of {job.id} begins from {key}, which is not stored")
             authors.append(split_key(objects[key][0][0])[2])
@@ -264,5 +265,5 @@ class Checkpoints:
         if not savers <= set(authors):
             lacks = sorted(savers - set(authors))
             oracle.breaks(job.id, f"task {index} of {job.id} is restored without what task {lacks[0]} saved")
-        if (authors[0] == index) != resume.get("own", True):
+        if (authors[0] == index) != resume.own:
             oracle.breaks(job.id, f"task {index} of {job.id} is given the files of task {authors[0]} as its own")

@@ -6,10 +6,11 @@ It follows who waits in the queue, when each task really ended, and what each no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headway.core.model import Job, JobId, State
+from headway.core.model import Cause, Job, JobId, State
 from headway.store.protocol import Store
+from headway_wire.reply import STOP, Duty
 from headway_wire.tasks import split_key
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Turns:
             if job.id in fresh:
                 self.waits[job.id] = (self.world.now, job)
 
-    def answered(self, node: str, sent_at: float, duties: Iterable[Mapping[str, Any]]) -> None:
+    def answered(self, node: str, sent_at: float, duties: Iterable[Duty]) -> None:
         """A node has heard from the server."""
         now = self.world.now
         cycle = self.simulation.servers[0].cycle
@@ -53,8 +54,8 @@ class Turns:
         if len(self.simulation.servers) == 1 and cycle is not None and cycle.book.view.free.shelf_of(node) is not None:
             self.heard.setdefault(node, []).append((sent_at, now))
         for duty in duties:
-            if duty["do"] == "stop" and duty.get("cause") == "preempted":
-                self.given_up.setdefault(str(duty["task"]), now)
+            if duty.do == STOP and duty.cause == Cause.PREEMPTED:
+                self.given_up.setdefault(duty.task, now)
 
     def ended(self, task: str) -> None:
         self.ends[task] = self.world.now

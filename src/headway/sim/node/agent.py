@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.control.nodes.sync import StaleAgent
 from headway.core.errors import NotLeader, Unavailable
@@ -20,10 +19,14 @@ from headway.sim.server.storage import Piece, StorageBroken
 from headway_agent.decide import decide as agent
 from headway_agent.decide import node_features
 from headway_agent.server_link.addresses import ServerAddresses
+from headway_wire.kinds import Message
+from headway_wire.reply import Reply
+from headway_wire.sync import Facts, OutputRange, StoredCheckpoint, SyncRequest
 
 if TYPE_CHECKING:
     from headway.sim.node.machine import Machine
 
+M = TypeVar("M", bound=Message)
 FLUSH_EVERY_S = 4.0
 RETRY_S = (0.1, 5.0)
 SETTLE_S = 1.0  # A disk takes its time.
@@ -146,7 +149,7 @@ class SimAgent:
         elif isinstance(act, agent.Settle):
             self.machine.after(SETTLE_S, self.machine.disk.settled.add, act.task)
         elif isinstance(act, agent.Move):
-            self.mark = str(act.storage["mark"])
+            self.mark = act.storage.mark
         elif isinstance(act, agent.KeepAgain):
             if act.checkpoint:
                 self.files.keep_again(act.task)
@@ -162,16 +165,15 @@ class SimAgent:
         if self.world.happens(self.simulation.faults.claim_refused):
             self._facts.append(self._not_held(act.task))
             return
-        duty = act.duty
+        claim = act.claim
         if act.task not in self.machine.disk.saved:
-            saved = self.simulation.checkpoints.restored(act.task, duty.get("resume"))
+            saved = self.simulation.checkpoints.restored(act.task, claim.resume)
             self.machine.keep_files(act.task, saved)
         self.files.attend(act.task)
-        first = int(duty["first_rank"])
-        ranks = [{"rank": first + number} for number in range(int(duty["ranks"]))]
+        ranks = [{"rank": claim.first_rank + number} for number in range(claim.ranks)]
         address, port = self.machine.name, self.world.chance.randint(1024, 65535)
         self._order("hold", {
-            "task": act.task, "grace_s": duty["grace_s"], "address": address, "port": port, "ranks": ranks,
+            "task": act.task, "grace_s": claim.grace_s, "address": address, "port": port, "ranks": ranks,
         })  # fmt: skip
         self._facts.append(agent.Held(act.task, address, port))
 
@@ -196,63 +198,60 @@ class SimAgent:
     def _sync(self) -> None:
         machine = self.machine
         granted = machine.granted
-        facts = {"cpus": granted.cpus, "memory_bytes": granted.memory_bytes, "gpus": granted.gpus}
-        body = agent.sync_body(self.state, dict(facts, address=machine.name), machine.boottime())
-        seq = body["seq"]
-        body = self._over_the_wire(body)
-        self._call(seq, body, sent_at=self.world.now)
+        facts = Facts(granted.cpus, granted.memory_bytes, granted.gpus, machine.name)
+        request = self._over_the_wire(agent.sync_body(self.state, facts, machine.boottime()))
+        self._call(request.seq, request, sent_at=self.world.now)
 
-    def _call(self, seq: int, body: dict[str, Any], sent_at: float, pointed: bool = False) -> None:
+    def _call(self, seq: int, request: SyncRequest, sent_at: float, pointed: bool = False) -> None:
         machine, url = self.machine, self._servers.now()
         patience_s = 10.0 if self._servers.several else PATIENCE_S
 
         def failed(error: BaseException) -> None:
-            machine.after(0.0, self._turned_away, seq, body, url, pointed, error)
+            machine.after(0.0, self._turned_away, seq, request, url, pointed, error)
 
         call = self._calls[seq] = self.simulation.network.call(
             machine.name,
-            lambda answer, fail: self.simulation.server.at(url).sync(body, answer, fail),
-            lambda reply: machine.after(0.0, self._answered, seq, reply.show()),
+            lambda answer, fail: self.simulation.server.at(url).sync(request, answer, fail),
+            lambda reply: machine.after(0.0, self._answered, seq, reply),
             failed,
-            body["wait_s"] + min(patience_s, self.state.granted_s / 4 or patience_s),
+            request.wait_s + min(patience_s, self.state.granted_s / 4 or patience_s),
         )
         call.sent_at = sent_at
 
-    def _turned_away(self, seq: int, body: dict[str, Any], url: str, pointed: bool, error: BaseException) -> None:
+    def _turned_away(self, seq: int, request: SyncRequest, url: str, pointed: bool, error: BaseException) -> None:
         """As server_link/http.py does it: the leader that a server points to is asked at once, but only once."""
         if not self.alive:
             return
         if isinstance(error, NotLeader):
             self._servers.pointed_to(error.leader)
             if error.leader and not pointed:
-                self._call(seq, body, self._calls[seq].sent_at, pointed=True)
+                self._call(seq, request, self._calls[seq].sent_at, pointed=True)
                 return
         elif isinstance(error, NoAnswer | Unavailable):
             self._servers.silent(url)
         self._failed(seq, error)
 
-    def _answered(self, seq: int, reply: dict[str, Any]) -> None:
+    def _answered(self, seq: int, reply: Reply) -> None:
         if self.alive:
             call = self._calls.pop(seq)
-            self.simulation.oracle.turns.answered(self.machine.name, call.sent_at, reply.get("duties", ()))
-            if reply["lease_left_s"] is not None:
-                self.simulation.oracle.granted(self.machine.name, call.sent_at, reply["lease_left_s"])
-            if reply.get("leave") and not self.state.tasks:
+            self.simulation.oracle.turns.answered(self.machine.name, call.sent_at, reply.duties)
+            if reply.lease_left_s is not None:
+                self.simulation.oracle.granted(self.machine.name, call.sent_at, reply.lease_left_s)
+            if reply.leave and not self.state.tasks:
                 self.machine.retire()  # The real agent ends itself, and whoever started it ends the rest.
                 return
             self._take(agent.Answered(self._over_the_wire(reply), seq))
-            node_features.heard(self.state, reply)
+            node_features.heard(self.state, reply.more)
 
     def notice(self, seconds_left: float) -> None:
         """The platform warns: this machine will go."""
         self._take(agent.NoticeHeard("reclaimed", seconds_left))
 
-    def _over_the_wire(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _over_the_wire(self, message: M) -> M:
         """What the other side reads. To write and read every message as JSON would take a tenth of all time."""
         if self.world.steps % 8:
             return message
-        read: dict[str, Any] = json.loads(json.dumps(message))
-        return read
+        return type(message).read(json.loads(json.dumps(message.show())))
 
     def _failed(self, seq: int, error: BaseException) -> None:
         del self._calls[seq]
@@ -285,8 +284,8 @@ class SimAgent:
         job, attempt, index = key.split("/")
         return f"jobs/{job}/{attempt}/checkpoints/{step}-{index}-{self.epoch}.{self._packs}.json"
 
-    def stored(self, key: str, report: Mapping[str, Any], mark: str) -> None:
-        self._take(agent.CheckpointStored(key, report, mark))
+    def stored(self, report: StoredCheckpoint) -> None:
+        self._take(agent.CheckpointStored(report.task, report))
 
     def storage_failed(self) -> None:
         self._take_trouble("storage is full")
@@ -308,7 +307,7 @@ class SimAgent:
     def _ship(self) -> None:
         if self._shipping or self.mark is None:
             return
-        ranges: list[agent.Range] = []
+        ranges: list[OutputRange] = []
         pieces: dict[int, Piece] = {}
         offset = 0
         key = f"logs/{self.machine.name}/{self.epoch}-{self._packs}"
@@ -320,7 +319,7 @@ class SimAgent:
                 end = min(size, start + PIECE_BYTES_MAX)
                 if end > start:
                     rank = int(slot.split("/")[0])
-                    ranges.append(agent.Range(task.key, rank, "out", start, end, key, offset))
+                    ranges.append(OutputRange(task.key, rank, "out", start, end, key, offset))
                     pieces[offset] = (task.key, rank, start, end)
                     offset += end - start
         if ranges:
@@ -328,7 +327,7 @@ class SimAgent:
             self._shipping = True
             self.machine.after(self.world.between(0.002, 0.05), self._put, key, pieces, ranges, self.mark)
 
-    def _put(self, key: str, pieces: dict[int, Piece], ranges: list[agent.Range], mark: str) -> None:
+    def _put(self, key: str, pieces: dict[int, Piece], ranges: list[OutputRange], mark: str) -> None:
         if not self.alive:
             return
         self._shipping = False

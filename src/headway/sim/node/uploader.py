@@ -22,6 +22,8 @@ from headway_agent.checkpoints import completeness
 from headway_agent.checkpoints.completeness import Inspector, Knowledge, Snapshot
 from headway_agent.checkpoints.rounds import Closed
 from headway_agent.checkpoints.step_names import NamedStep, step_in
+from headway_wire.kinds import replace
+from headway_wire.sync import StoredCheckpoint
 
 if TYPE_CHECKING:
     from headway.sim.node.agent import SimAgent
@@ -105,7 +107,7 @@ class SimUploader:
                 file_news.taken_up(charge.knowledge, vars(saved.kept), tree)
             if saved.kept is not None and saved.kept.report is not None:
                 # Perhaps who was before us could not say it.
-                self.agent.stored(key, saved.kept.report, saved.kept.storage)
+                self.agent.stored(replace(saved.kept.report, storage=saved.kept.storage))
             self._look_by(charge, self._now())
         return charge
 
@@ -426,13 +428,22 @@ class SimUploader:
         known, saved = charge.knowledge, charge.saved
         completeness.kept(known, snapshot)
         charge.again = False
-        report = {"step": snapshot.step, "how": snapshot.how, "key": key, "bytes": 1, "files": len(read), "at": 0.0}
-        report |= {"unit": snapshot.unit} | ({"late": True} if saved.late else {})
+        report = StoredCheckpoint(
+            charge.key,
+            snapshot.step,
+            key,
+            snapshot.how,
+            1,
+            len(read),
+            unit=snapshot.unit,
+            late=saved.late,
+            storage=mark,
+        )
         files = {path: (snapshot.files[path], held) for path, held in read.items()}
         more = (sorted(known.habits), known.steps.unit, dict(known.rounds.usual))
         saved.kept = KeptCheckpoint(snapshot.step, snapshot.how, files, report, mark, *more)
         self.simulation.checkpoints.stored(charge.key, saved.habit, key, saved.kept)
-        self.agent.stored(charge.key, report, mark)
+        self.agent.stored(report)
 
 
 def _in_order(seen: Sequence[SimSeen], catch: Callable[[SimSeen], SimCaught | None]) -> list[SimSeen | SimCaught]:

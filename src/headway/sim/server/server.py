@@ -14,11 +14,11 @@ from headway.control.leader.cycle import Cycle, PendingCommand
 from headway.control.state.transaction import Command
 from headway.core.errors import HeadwayError, Unavailable, Unfinished
 from headway.core.model import JobId
-from headway.core.protocol import read_sync
 from headway.sim.judge.broken import Broken
 from headway.sim.network import Answer, Fail
 from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Batch, Committed, Store
+from headway_wire.sync import SyncRequest
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
@@ -181,7 +181,7 @@ class SimServer:
             return
         self._put(PendingCommand(command, self._touch(answer), self._complain(fail)))
 
-    def sync(self, body: dict[str, Any], answer: Answer, fail: Fail) -> None:
+    def sync(self, request: SyncRequest, answer: Answer, fail: Fail) -> None:
         """An agent's call arrives."""
         if self.cycle is None:
             fail(Unavailable("connection refused"))
@@ -189,8 +189,8 @@ class SimServer:
         cycle = self.cycle
 
         def begin() -> PendingCommand:
-            self.heard_at[str(body["node"])] = self.mono()
-            sync = cycle.heard(read_sync(body), self.mono())
+            self.heard_at[request.node] = self.mono()
+            sync = cycle.heard(request, self.mono())
 
             def done(_: object) -> None:
                 try:

@@ -18,6 +18,7 @@ from headway.core.model import JobId
 from headway.sim.network import Answer, Fail
 from headway.sim.server.server import RESTART_S, WALL_0, Crashed, SimServer
 from headway.store.protocol import Batch, Committed, Lead, LeaderLost, ServerSeen, Store
+from headway_wire.sync import SyncRequest
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
@@ -281,13 +282,13 @@ class Peer(SimServer):
                 PASSED_ON_S_MAX,
             )
 
-    def sync(self, body: dict[str, Any], answer: Answer, fail: Fail) -> None:
+    def sync(self, request: SyncRequest, answer: Answer, fail: Fail) -> None:
         if not self.up:
             fail(Unavailable("connection refused"))
         elif self.asleep:
-            self._when_awake(self.sync, body, answer, fail)
+            self._when_awake(self.sync, request, answer, fail)
         elif self.leading:
-            super().sync(body, answer, fail)
+            super().sync(request, answer, fail)
         else:
             fail(NotLeader(self.leader_url))
 

@@ -1,0 +1,38 @@
+"""The causes that agents name when a task ends or cannot begin. Whose fault each is, and what follows, is the server's.
+
+They are words of headway/core/model.py's Cause; a server takes one that it does not know for the job's own failure.
+"""
+
+from __future__ import annotations
+
+BUNDLE_MISSING = "bundle_missing"
+CANCELLED = "cancelled"
+COLLECTIVE_TIMEOUT = "collective_timeout"
+COMMAND_MISSING = "command_missing"
+CRASHED = "crashed"
+DATA_MISSING = "data_missing"
+DISK_FULL = "disk_full"
+ENVIRONMENT_FAILED = "environment_failed"
+FILES_LOST = "files_lost"
+GPU_OUT_OF_MEMORY = "gpu_out_of_memory"
+IMAGE_REFUSED = "image_refused"
+IMPORT_ERROR = "import_error"
+INPUT_MISSING = "input_missing"
+KILLED = "killed"
+NEVER_STARTED = "never_started"
+NODE_LOST = "node_lost"
+NOT_A_NUMBER = "not_a_number"
+NOT_EXECUTABLE = "not_executable"
+OUTCOME_LOST = "outcome_lost"
+OUTPUTS_UNKEPT = "outputs_unkept"
+OUTPUT_LIMIT = "output_limit"
+OUT_OF_MEMORY = "out_of_memory"
+PERMISSION_DENIED = "permission_denied"
+RECLAIMED = "reclaimed"
+SECRET_MISSING = "secret_missing"
+SHARED_MEMORY = "shared_memory"
+STALLED = "stalled"
+SYNTAX_ERROR = "syntax_error"
+TIME_LIMIT = "time_limit"
+UNREACHABLE = "unreachable"
+USER_CODE = "user_code"
