@@ -6,10 +6,12 @@ A test compares docs/reference with what is written here.
 from __future__ import annotations
 
 import inspect
+import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,6 +21,10 @@ from headway.core.job.causes import TABLE, Again
 from headway.core.job.states import FOLLOWS, HEARS, MEANS
 from headway.core.spec.job import RESOURCE_KEYS, WORDS
 from headway.settings import Settings
+from headway_wire import causes, kinds
+from headway_wire.kinds import Message
+from headway_wire.reply import Reply, VisitCall
+from headway_wire.sync import PROTOCOL, SyncRequest
 
 WRITTEN = "<!-- Written by `make docs`; edit the sources, not this page. -->"
 PLACE = Path("docs/reference")
@@ -28,6 +34,18 @@ VARIABLES = {
     "HEADWAY_TOKEN": "the token for the server; without it, the private file in the home",
     "HEADWAY_SYSTEM_CONFIG": "the system's settings file; `/etc/headway/config.toml` when left out",
     "NO_COLOR": "no colours, whatever its value",
+}
+KINDS: dict[type[kinds.WordKind], str] = {
+    kinds.Anything: "anything",
+    kinds.Figures: "numbers by name",
+    kinds.Flag: "true or false",
+    kinds.Name: "text",
+    kinds.Number: "number",
+    kinds.Others: "any other words, in the same object",
+    kinds.Shown: "text for people",
+    kinds.TaskWord: "task",
+    kinds.Text: "text",
+    kinds.WholeNumber: "whole number",
 }
 AGAIN = {
     Again.NEVER: "no",
@@ -42,6 +60,7 @@ def pages() -> dict[str, str]:
         "settings.md": settings_page(),
         "states.md": states_page(),
         "causes.md": causes_page(),
+        "protocol.md": protocol_page(),
     }
 
 
@@ -156,6 +175,85 @@ def causes_page() -> str:
     ]
     says = "Every end has one cause; this table says whose it is, whether the job is tried again, and what it costs."
     return text("Causes", says, table(("cause", "whose", "what happened", "tried again", "what to do"), rows))
+
+
+def protocol_page() -> str:
+    says = (
+        f"What a node and its server say to each other, protocol {PROTOCOL}: `POST /agent/sync` carries a SyncRequest "
+        "and is answered by a Reply. How the two go together, and what else travels, is told in "
+        "[The agent's protocol](../explanation/agent-protocol.md). Words that a side does not know are passed over; a "
+        "missing word means what is said under *missing*; one of a wrong type is refused by its name. What is always "
+        "said is marked with a dot (·)."
+    )
+    parts = [["## What agents tell"], *map(message_part, reachable(SyncRequest))]
+    parts += [["## What servers answer"], *map(message_part, [*reachable(Reply), VisitCall])]
+    parts.append(["## Causes that agents name", "", ", ".join(f"`{cause}`" for cause in agent_causes())])
+    return text("Words of the agent's protocol", says, *parts)
+
+
+def reachable(message: type[Message]) -> list[type[Message]]:
+    """A message and all that it holds, each once, in the order in which they are met."""
+    found = [message]
+    for each in found:
+        found += [held for held in map(held_in, kinds_of(each)) if held is not None and held not in found]
+    return list(dict.fromkeys(found))
+
+
+def kinds_of(message: type[Message]) -> list[kinds.WordKind]:
+    return [each.metadata["kind"] for each in fields(message)]  # type: ignore[arg-type]
+
+
+def held_in(kind: kinds.WordKind) -> type[Message] | None:
+    while isinstance(kind, kinds.Maybe | kinds.Many | kinds.Table):
+        kind = kind.kind
+    if isinstance(kind, kinds.Beside):
+        kind = kind.record
+    return kind.type if isinstance(kind, kinds.Record) else None
+
+
+def message_part(message: type[Message]) -> list[str]:
+    rows = [
+        (
+            f"`{said['named'] or name}`{' ·' if said['always'] else ''}",
+            kind_said(said["kind"]),
+            missing(said),
+            said["about"],
+        )
+        for name, said in ((each.name, each.metadata) for each in fields(message))  # type: ignore[arg-type]
+    ]
+    doc = inspect.cleandoc(message.__doc__ or "").replace("\n", " ")
+    return [f"### {message.__name__}", "", doc, "", *table(("word", "kind", "missing", "meaning"), rows)]
+
+
+def missing(said: Mapping[str, Any]) -> str:
+    value = said["missing"]
+    if value is kinds.MISSING:
+        return "refused"
+    return "nothing" if value in (None, "", (), {}) or isinstance(value, Message) else f"`{json.dumps(value)}`"
+
+
+def kind_said(kind: kinds.WordKind) -> str:
+    """A kind of word, as a reader of the page knows it."""
+    inner = held_in(kind)
+    if isinstance(kind, kinds.Maybe):
+        return f"{kind_said(kind.kind)}, or null"
+    if isinstance(kind, kinds.Beside):
+        return f"the words of {inner.__name__ if inner else ''}, in the same object"
+    if isinstance(kind, kinds.Many):
+        return f"list of {kind_said(kind.kind)}"
+    if isinstance(kind, kinds.EachTask | kinds.Table):
+        return f"by {'task' if isinstance(kind, kinds.EachTask) else 'name'}: {kind_said(kind.kind)}"
+    if isinstance(kind, kinds.Pair):
+        return f"[{kind_said(kind.first)}, {kind_said(kind.second)}]"
+    if isinstance(kind, kinds.Record):
+        return f"[{kind.type.__name__}](#{kind.type.__name__.lower()})"
+    if isinstance(kind, kinds.OneOf):
+        return ", ".join(f"`{word}`" for word in kind.words)
+    return KINDS[type(kind)]
+
+
+def agent_causes() -> list[str]:
+    return sorted(value for name, value in vars(causes).items() if name.isupper() and isinstance(value, str))
 
 
 def main() -> int:
