@@ -18,15 +18,17 @@ import traceback
 
 from headway_agent.keeper import rank_limits, spawn, table
 from headway_agent.keeper import sweep as keeper_sweep
+from headway_agent.keeper.turn import KeeperTurn
 from headway_agent.node import processes
 from headway_agent.node.directory import ORDERED, FactLog, NodeDir, Taken, boottime_s, write_all, write_durably
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Iterator, Mapping, Sequence
+
+    from headway_agent.keeper.turn import Ended
 
 PR_SET_CHILD_SUBREAPER = 36
-SPAWNS_PER_TURN = 32  # After so many starts, look whether somebody has ended or asked something.
 LOOK_AGAIN_S = 0.02  # While descendants of an ended rank are being ended.
 ALONE_S = 5.0  # How often a keeper without agent and ranks looks whether its directory is still there.
 TURN_S_MAX = 1.0  # A suspended machine stops the timer of select but not the lease, so look often.
@@ -40,12 +42,7 @@ class Keeper:
         self.log = FactLog(node_dir.file("keeper.log"))
         self.generation = node_dir.raise_counter("keeper.epoch")
         self.table = table.Table()
-        self.records: list[table.Record] = []
-        self.spawned: list[list[Any]] = []
-        self.exits: list[list[Any]] = []
-        self.over: list[str] = []
-        self.forgotten: list[str] = []
-        self.stays: list[list[Any]] = []
+        self.turn = KeeperTurn(self, self.table)
         self.places: dict[str, tuple[Any, dict[str, str]]] = {}  # Of tasks that may stay: how their first rank began.
         self.orphans: dict[int, str] = {}
         self.strays: dict[int, set[str]] = {}  # Descendants without a tag: whose they may be.
@@ -67,6 +64,7 @@ class Keeper:
         """Take over what an earlier keeper left: end its ranks, keep its records; then listen."""
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.table = table.replay(keeper_sweep.journal_lines(self.node_dir))
+        self.turn = KeeperTurn(self, self.table)
         ranks = [rank for task in self.table.tasks.values() if task.lost for rank in task.ranks]
         ended = keeper_sweep.sweep(self.node_dir, self.generation - 1, ranks)
         if ranks:
@@ -171,22 +169,26 @@ class Keeper:
         if self.agent is None and not os.path.isdir(self.node_dir.path):
             self.ending = True  # The node's directory was removed: no agent will ever find us again.
         if self.ending:
-            self._end_all()
-        self._reap()
-        self._send_signals(*self.table.due(boottime_s()))
-        if self.table.waiting:
-            self._start_some()
-        if self.table.finishing:
-            self._finish()
-        self._write_journal()
-        self._tell()
+            self.turn.end_all()
+        starts = bool(self.table.waiting)
+        self.turn.take()
+        if starts:
+            os.chdir("/")  # Not to keep a user's directory busy.
+        if self.journal_bytes > JOURNAL_BYTES_MAX:
+            self._rewrite_journal()
 
-    def _end_all(self) -> None:
-        now = boottime_s()
-        for key in list(self.table.tasks):
-            self._send_signals(*self.table.stop(key, 0.0, "end", now))
+    # --- what a turn is made of: see turn.py ---
 
-    def _reap(self) -> None:
+    def now_s(self) -> float:
+        return boottime_s()
+
+    def begun_at(self) -> float:
+        return time.time()
+
+    def ended_at(self) -> float:
+        return time.time()
+
+    def reaped(self) -> Iterator[Ended]:
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -199,53 +201,32 @@ class Keeper:
                 continue
             code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
             number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-            record = self.table.exited(pid, code, number, *self._oom(pid, code, number), at=time.time())
-            if record is not None:
-                self._record(record)
-            else:
-                self.orphans.pop(pid, None)
-                self.strays.pop(pid, None)
+            yield pid, code, number
 
-    def _oom(self, pid: int, code: int | None, number: int | None) -> tuple[bool, str]:
+    def stranger_gone(self, pid: int) -> None:
+        self.orphans.pop(pid, None)
+        self.strays.pop(pid, None)
+
+    def out_of_memory(self, ended: Ended) -> tuple[bool, str]:
         """Whether memory ran out, and a sentence where its own limit was the reason."""
+        pid, code, number = ended
         task = self.table.by_pid[pid][0] if pid in self.table.by_pid else None
         if task is not None and task.group is not None and code != 0 and task.group.oom_kills():
             limit = rank_limits.show_bytes(int(task.limits["memory_bytes"]))
             return True, f"the kernel ended it: it used more than its memory limit of {limit}"
         return (number == 9 or code == 137) and processes.oom_kills() > self.oom_kills, ""
 
-    def _record(self, record: table.Record) -> None:
-        self.records.append(record)
-        if record[0] == "exit":
-            self.exits.append(record[1:8])  # When it was is told with the end of the task.
+    def signal(self, leader: int, number: int) -> None:
+        try:
+            os.killpg(leader, number)
+        except OSError:
+            pass  # It has just ended; the reaping tells.
 
-    def _send_signals(self, signals: list[table.Signal], records: list[table.Record]) -> None:
-        for leader, number in signals:
-            try:
-                os.killpg(leader, number)
-            except OSError:
-                pass  # It has just ended; the reaping tells.
-        for record in records:
-            self._record(record)
-
-    def _start_some(self) -> None:
+    def make_ready(self, tasks: Sequence[table.KeeperTask]) -> None:
         self.oom_kills = processes.oom_kills()
-        room, begins = SPAWNS_PER_TURN, []
-        while self.table.waiting and room > 0:
-            begins.append(self.table.waiting.pop(0))
-            self._record(self.table.begun(begins[-1], time.time()))
-            room -= len(begins[-1].ranks)
-        # Before the first rank: what no keeper of this node knows has never begun, so it may be told of it again.
-        self._write_records()
-        for task in begins:
-            launch, moment = task.launch, task.started_at
+        for task in tasks:
             if task.limits:
                 self._grant(task)
-            for rank, how in zip(list(task.ranks), launch["ranks"]):
-                self._start_rank(task, rank, how, launch)
-            task.launch = {}
-            self.spawned.append([task.key, moment, *table.watch_of(task).values()])
-        os.chdir("/")  # Not to keep a user's directory busy.
 
     def _grant(self, task: table.KeeperTask) -> None:
         task.group = rank_limits.group_for(self.node_dir.path, task.key, task.limits)
@@ -256,7 +237,9 @@ class Keeper:
         if task.limits.get("pin_cpus") and not task.cpus:
             self.log.say("not pinned", task=task.key, reason="too few processors are free of other pinned tasks")
 
-    def _start_rank(self, task: table.KeeperTask, rank: table.Rank, how: Any, launch: Any) -> None:
+    def start(self, task: table.KeeperTask, rank: table.Rank, how: Any) -> tuple[int, int, str]:
+        """The pid of a rank that was started; or none, with an exit code and why."""
+        launch = task.launch
         env = dict(launch["base"])
         env.update(how["env"])
         for name, value in launch["go_env"].items():
@@ -269,38 +252,27 @@ class Keeper:
         try:
             pid = spawn.start(how, env, rank_limits.words_before(task.group, task.limits) if task.limits else [])
         except spawn.CannotStart as problem:
-            self._record(self.table.failed_to_start(task, rank, problem.exit_code, str(problem)))
-        else:
-            self._record(self.table.spawned(task, rank, pid, boottime_s()))
-            if task.cpus:
-                rank_limits.pin(pid, task.cpus)
+            return 0, problem.exit_code, str(problem)
+        if task.cpus:
+            rank_limits.pin(pid, task.cpus)
+        return pid, 0, ""
 
     # --- descendants ---
 
-    def _finish(self) -> None:
-        """Tasks whose ranks have all exited are over once nothing descended from them is alive."""
-        self._adopt()
-        now = boottime_s()
-        for task in list(self.table.finishing.values()):
-            if self.table.wants_to_stay(task):
-                self._stay(task, now)
-            groups = []
-            for rank in task.ranks:
-                rank.group_gone = rank.group_gone or not processes.group_alive(rank.pid)
-                if not rank.group_gone:
-                    groups.append(rank.pid)
-            orphans = [pid for pid, key in self.orphans.items() if key == task.key] if self.orphans else []
-            if not groups and not orphans:
-                self._over(task)
-                continue
-            number = self.table.leftover_signal(task, now)
-            for pid in orphans if number else ():
-                if pid != task.stay_pid or task.killed:
-                    _signal(pid, number)
-            if number:
-                self._send_signals([(leader, number) for leader in groups], [])
+    def has_left(self, task: table.KeeperTask) -> bool:
+        for rank in task.ranks:
+            rank.group_gone = rank.group_gone or not processes.group_alive(rank.pid)
+        return not all(rank.group_gone for rank in task.ranks) or task.key in self.orphans.values()
 
-    def _stay(self, task: table.KeeperTask, now: float) -> None:
+    def signal_left(self, task: table.KeeperTask, number: int) -> None:
+        for pid in [pid for pid, key in self.orphans.items() if key == task.key]:
+            if pid != task.stay_pid or task.killed:
+                _signal(pid, number)
+        for rank in task.ranks:
+            if not rank.group_gone:
+                self.signal(rank.pid, number)
+
+    def stay(self, task: table.KeeperTask) -> bool:
         """Keep the place of a failed task for a look: a process with its environment, in its directory, that waits."""
         how, env = self.places[task.key]
         waits = ["/bin/sh", "-c", "trap '' TERM HUP INT; exec sleep \"$0\"", str(int(task.stay["s"]) + 60)]
@@ -309,14 +281,14 @@ class Keeper:
         except spawn.CannotStart as problem:
             self.log.say("place not kept", task=task.key, error=str(problem))
             task.stay = {}
-            return
+            return False
         finally:
             os.chdir("/")
-        self.table.stays(task, pid, now)
+        self.table.stays(task, pid, boottime_s())
         self.orphans[pid] = task.key
-        self.stays.append([task.key, task.stay["s"]])
+        return True
 
-    def _adopt(self) -> None:
+    def look_for_left(self) -> None:
         """Find the children that we did not start: descendants whose parents ended. Each belongs to some task."""
         for pid in processes.children():
             if pid in self.table.by_pid or pid == self.guard_pid or pid in self.orphans:
@@ -332,43 +304,21 @@ class Keeper:
             if not alive:  # It took off its tag, but all that can have started it have ended.
                 self.orphans[pid] = next(iter(suspects & set(self.table.finishing)), next(iter(self.table.finishing)))
 
-    def _over(self, task: table.KeeperTask) -> None:
+    def clear(self, task: table.KeeperTask) -> None:
         if task.group is not None:
             task.group.remove()
         task.cpus = ()
         self.places.pop(task.key, None)
-        self._record(self.table.over(task))
-        if task.forget:
-            self._forget(task.key)
-        else:
-            self.over.append(task.key)
-
-    def _forget(self, key: str) -> None:
-        self._send_signals(*self.table.forget(key, boottime_s()))
-        if key not in self.table.tasks:
-            self.forgotten.append(key)
 
     # --- the journal ---
 
-    def _write_journal(self) -> None:
-        """Write down what happened in this turn, and ends for good: they are told afterwards."""
-        if not self.records:
-            return
-        self._write_records()
-        if self.exits or self.over:
-            try:
-                os.fdatasync(self.journal)
-            except OSError as error:
-                self._not_written(error)
-        if self.journal_bytes > JOURNAL_BYTES_MAX:
-            self._rewrite_journal()
-
-    def _write_records(self) -> None:
-        lines = b"".join(map(table.to_line, self.records))
-        self.records = []
+    def write(self, records: Sequence[table.Record], for_good: bool) -> None:
+        lines = b"".join(map(table.to_line, records))
         try:
             write_all(self.journal, (b"\n" if self.torn else b"") + lines)
             self.torn = False
+            if for_good:
+                os.fdatasync(self.journal)
         except OSError as error:
             self._not_written(error)
         self.journal_bytes += len(lines)
@@ -402,7 +352,7 @@ class Keeper:
         self.agent = fresh
         self.selector.register(fresh, selectors.EVENT_READ, self._hear)
         # What it is told from here on is in addition to this list.
-        self.spawned, self.exits, self.over, self.forgotten, self.stays = [], [], [], [], []
+        self.turn.begin_telling()
         self._send(
             {
                 "is": "hello",
@@ -441,33 +391,13 @@ class Keeper:
         self._flush()
 
     def _obey(self, order: dict[str, Any]) -> None:
-        do, now = order["do"], boottime_s()
-        if do == "hold":
-            for launch in order["tasks"]:
-                self.table.hold(dict(launch, base=order["base"]))
-        elif do == "go":
-            for key, env in order["tasks"]:
-                self._send_signals([], self.table.go(key, env, now))
-        elif do == "stop":
-            for key, grace_s in order["tasks"]:
-                self._send_signals(*self.table.stop(key, grace_s, "stop", now))
-        elif do == "forget":
-            for key in order["tasks"]:
-                self._forget(key)
-        elif do == "lease":
-            self.table.lease(order["deadline_s"], order["granted_s"])
-        elif do == "end":
+        if order["do"] == "end":
             self.ending = True
+        else:
+            self.turn.obey(order)
 
-    def _tell(self) -> None:
-        news = {"spawned": self.spawned, "exits": self.exits, "over": self.over, "forgotten": self.forgotten}
-        news["stays"] = self.stays
-        failing = [self.table.tasks[each[0]] for each in self.exits if each[0] in self.table.tasks]
-        news["first_failures"] = [[task.key, task.first_failure_at] for task in failing if task.first_failure_at]
-        self.spawned, self.exits, self.over, self.forgotten, self.stays = [], [], [], [], []
-        said = {word: items for word, items in news.items() if items}
-        if said:
-            self._send(dict(said, **{"is": "news"}))
+    def tell(self, news: Mapping[str, Any]) -> None:
+        self._send(dict(news, **{"is": "news"}))
 
     def _send(self, message: dict[str, Any]) -> None:
         if self.agent is None:

@@ -28,6 +28,7 @@ from headway.store.memory.store import MemoryStore
 from headway_agent.decide import decide as decisions
 from headway_agent.decide import storage_moved, sync_request
 from headway_agent.keeper import table as keeper_table
+from headway_agent.keeper.turn import KeeperTurn
 from headway_wire.sync import Report
 from headway_wire.tasks import split_key, task_key
 
@@ -150,6 +151,16 @@ def _no_journal() -> Iterator[None]:
 
     old = keeper_table.replay
     with _put(keeper_table, "replay", replayed):
+        yield
+
+
+@plant("the keeper calls a task over while its descendants are alive")
+def _left_alive() -> Iterator[None]:
+    def finish(self: KeeperTurn) -> None:
+        for task in list(self.table.finishing.values()):
+            self._over(task)
+
+    with _put(KeeperTurn, "_finish", finish):
         yield
 
 

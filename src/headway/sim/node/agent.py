@@ -78,21 +78,21 @@ class SimAgent:
             self.keeper = None
             self.machine.after(self.world.between(0.05, 1.0), self._connect)
 
-    def hear_keeper(self, keeper: SimKeeper, message: tuple[Any, ...]) -> None:
+    def hear_keeper(self, keeper: SimKeeper, message: Mapping[str, Any]) -> None:
         if not self.alive or self.keeper is not keeper:
             return
-        if message[0] == "hello":
-            self._take(agent.KeeperListed([self._kept(each) for each in message[1]]))
-            for each in message[1]:
+        if message.get("is") == "hello":
+            self._take(agent.KeeperListed([self._kept(each) for each in message["tasks"]]))
+            for each in message["tasks"]:
                 self.files.attend(each["task"])
             return
-        for key, started_at in message[1]:
+        for key, started_at, *_ in message.get("spawned", ()):
             self._take(agent.Spawned(key, started_at))
-        for key, *exit in message[2]:
+        for key, *exit in message.get("exits", ()):
             self._take(agent.RankExited(key, agent.Exit(*exit)))
-        for key, failed_s in message[4]:
+        for key, failed_s in message.get("first_failures", ()):
             self.files.failing(key, failed_s)
-        for key in message[3]:
+        for key in message.get("over", ()):
             self._take(agent.TaskOver(key, self.machine.output_sizes(key), leftovers=self._left(key)))
 
     def _kept(self, listed: dict[str, Any]) -> agent.Kept:
@@ -133,17 +133,17 @@ class SimAgent:
         if isinstance(act, agent.Hold):
             self._hold(act)
         elif isinstance(act, agent.Go):
-            self._order("go", act.task)
+            self._order("go", tasks=[[act.task, {}]])
         elif isinstance(act, agent.Stop):
             if act.cause:
                 self.machine.disk.notices[act.task] = act.cause
                 self.machine.simulation.oracle.noticed(act.task)
-            self._order("stop", act.task, act.grace_s)
+            self._order("stop", tasks=[[act.task, act.grace_s]])
         elif isinstance(act, agent.Forget):
             self.machine.disk.saved.pop(act.task, None)
             self.files.forget(act.task)
             self.machine.disk.notices.pop(act.task, None)
-            self._order("forget", act.task)
+            self._order("forget", tasks=[act.task])
         elif isinstance(act, agent.Salvage):
             self.machine.after(self.world.between(0.02, 0.5), self._salvage, act.task, act.end)
         elif isinstance(act, agent.Settle):
@@ -154,7 +154,7 @@ class SimAgent:
             if act.checkpoint:
                 self.files.keep_again(act.task)
         elif isinstance(act, agent.Lease):
-            self._order("lease", act.deadline_s, act.granted_s)
+            self._order("lease", deadline_s=act.deadline_s, granted_s=act.granted_s)
         elif isinstance(act, agent.EndAgent):
             self.world.tell(self.machine.name, f"agent {self.epoch} ended itself")
             self.end()
@@ -172,9 +172,8 @@ class SimAgent:
         self.files.attend(act.task)
         ranks = [{"rank": claim.first_rank + number} for number in range(claim.ranks)]
         address, port = self.machine.name, self.world.chance.randint(1024, 65535)
-        self._order("hold", {
-            "task": act.task, "grace_s": claim.grace_s, "address": address, "port": port, "ranks": ranks,
-        })  # fmt: skip
+        launch = {"task": act.task, "grace_s": claim.grace_s, "address": address, "port": port, "ranks": ranks}
+        self._order("hold", base={}, tasks=[launch])
         self._facts.append(agent.Held(act.task, address, port))
 
     def _not_held(self, key: str) -> agent.Fact:
@@ -184,9 +183,9 @@ class SimAgent:
             return agent.HoldFailed(key, "no directory could be made")
         return agent.PrepareFailed(key, "unreachable", "its data could not be reached")
 
-    def _order(self, *order: Any) -> None:
+    def _order(self, do: str, **words: Any) -> None:
         if self.keeper is not None:
-            self.machine.after(SOCKET_S, self.keeper.obey, self, order)
+            self.machine.after(SOCKET_S, self.keeper.obey, self, {"do": do, **words})
 
     # --- the server ---
 

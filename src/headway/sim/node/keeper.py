@@ -1,18 +1,21 @@
-"""A simulated keeper process: the real table, journal and stop decisions (headway_agent.keeper.table) over simulated
-ranks.
+"""A simulated keeper process: the real keeper's turns (headway_agent.keeper.turn and table) over simulated ranks.
 
-It mirrors headway_agent/keeper/process.py turn by turn; what it adds is only how signals reach simulated processes.
+It is their host, as headway_agent/keeper/process.py is: what it adds is how signals reach simulated processes, and when
+a turn is due.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway_agent.keeper import table
+from headway_agent.keeper.turn import KeeperTurn
 
 if TYPE_CHECKING:
     from headway.sim.node.agent import SimAgent
     from headway.sim.node.machine import Machine, Process
+    from headway_agent.keeper.turn import Ended
 
 SOCKET_S = 0.001  # Messages between agent and keeper take so long, and keep their order.
 
@@ -27,13 +30,8 @@ class SimKeeper:
         machine.sweep()
         self.disk.journal = [table.to_line(record) for record in table.rewritten(self.table)]
         self.agent: SimAgent | None = None
-        self._dead: list[tuple[int, int | None, int | None]] = []
-        self._orphans: dict[int, Process] = {}
-        self._records: list[Any] = []
-        self._spawned: list[tuple[str, float]] = []
-        self._exits: list[list[Any]] = []
-        self._over: list[str] = []
-        self._failures: list[tuple[str, float]] = []
+        self._turn = KeeperTurn(self, self.table)
+        self._dead: list[Ended] = []
         self._busy = False
         self._timer_s: float | None = None
 
@@ -45,39 +43,26 @@ class SimKeeper:
 
     def accept(self, agent: SimAgent) -> None:
         self.agent = agent
-        self._spawned, self._exits, self._over, self._failures = [], [], [], []
-        self._tell("hello", self.table.listing())
+        self._turn.begin_telling()
+        self.tell({"is": "hello", "tasks": self.table.listing()})
 
-    def obey(self, agent: SimAgent, order: tuple[Any, ...]) -> None:
+    def obey(self, agent: SimAgent, order: dict[str, Any]) -> None:
         """An order arrives over the socket."""
-        if not self.alive or self.agent is not agent:
-            return
-        do, now = order[0], self.machine.boottime()
-        if do == "hold":
-            self.table.hold(order[1])
-        elif do == "go":
-            self._send_signals([], self.table.go(order[1], {}, now))
-        elif do == "stop":
-            self._send_signals(*self.table.stop(order[1], order[2], "stop", now))
-        elif do == "forget":
-            self._send_signals(*self.table.forget(order[1], now))
-        elif do == "lease":
-            self.table.lease(order[1], order[2])
-        self.turn()
+        if self.alive and self.agent is agent:
+            self._busy = True
+            self._turn.obey(order)
+            self._busy = False
+            self.turn()
 
-    def _tell(self, *message: Any) -> None:
-        if self.agent is not None:
-            self.machine.after(SOCKET_S, self.agent.hear_keeper, self, message)
+    def tell(self, news: Mapping[str, Any]) -> None:
+        # The real agent clears the directory of a forgotten task; here there is none.
+        if self.agent is not None and news.keys() != {"forgotten"}:
+            self.machine.after(SOCKET_S, self.agent.hear_keeper, self, news)
 
     # --- one turn ---
 
     def child_died(self, process: Process, exit_code: int | None, signal: int | None) -> None:
-        if process.orphan:
-            self._orphans.pop(process.pid, None)
-        else:
-            self._dead.append((process.pid, exit_code, signal))
-            if exit_code != 0:
-                self._failures.append((process.task, self.machine.boottime()))
+        self._dead.append((process.pid, exit_code, signal))
         if not self._busy:
             self.turn()
 
@@ -85,75 +70,69 @@ class SimKeeper:
         if not self.alive or self._busy or self.machine.asleep:
             return
         self._busy = True
-        self._reap()
-        self._send_signals(*self.table.due(self.machine.boottime()))
-        for task in self.table.stopping.values():
-            if task.why == "lease":
-                self.machine.simulation.oracle.stopped_by_lease(task.key)
-        while self.table.waiting:
-            self._start(self.table.waiting.pop(0))
-        self._reap()
-        self._finish()
+        self._turn.take()
+        while self._dead or self.table.waiting:  # The real one is woken by what ended meanwhile.
+            self._turn.take()
         self._busy = False
-        self._write_journal()
-        self._tell_news()
         self._set_timer()
 
-    def _reap(self) -> None:
+    # --- what a turn is made of: see headway_agent/keeper/turn.py ---
+
+    def now_s(self) -> float:
+        return self.machine.boottime()
+
+    def begun_at(self) -> float:
+        return self.machine.world.now + self.machine.wall_offset_s
+
+    def ended_at(self) -> float:
+        return self.machine.boottime()  # What it is compared with has no time of day here.
+
+    def reaped(self) -> Iterator[Ended]:
         while self._dead:
-            record = self.table.exited(*self._dead.pop(0), False)
-            if record is not None:
-                self._record(record)
+            yield self._dead.pop(0)
 
-    def _record(self, record: Any) -> None:
-        self._records.append(record)
-        if record[0] == "exit":
-            self._exits.append(record[1:])
+    def out_of_memory(self, ended: Ended) -> tuple[bool, str]:
+        return False, ""
 
-    def _send_signals(self, signals: Any, records: Any) -> None:
-        was_busy, self._busy = self._busy, True
-        for pid, number in signals:
-            self.machine.signal(pid, number)
-        self._busy = was_busy
-        for record in records:
-            self._record(record)
+    def stranger_gone(self, pid: int) -> None:
+        pass
 
-    def _start(self, task: table.KeeperTask) -> None:
-        self._record(self.table.begun(task, self.machine.world.now))
-        for rank in task.ranks:
-            script = self.machine.simulation.workload.script(task.key, rank.number)
-            process = self.machine.spawn(task.key, rank.number, script)
-            self._record(self.table.spawned(task, rank, process.pid, self.machine.boottime()))
-        task.launch = {}
-        self._spawned.append((task.key, self.machine.world.now + self.machine.wall_offset_s))
+    def signal(self, leader: int, number: int) -> None:
+        task, _ = self.table.by_pid.get(leader, (None, None))
+        if task is not None and task.why == "lease":
+            self.machine.simulation.oracle.stopped_by_lease(task.key)
+        self.machine.signal(leader, number)
 
-    def _finish(self) -> None:
-        """Tasks whose ranks have all exited are over once nothing descended from them is alive."""
-        now = self.machine.boottime()
-        for task in list(self.table.finishing.values()):
-            orphans = [each for each in self.machine.processes.values() if each.orphan and each.task == task.key]
-            if orphans:
-                number = self.table.leftover_signal(task, now)
-                for each in orphans if number else ():
-                    self.machine.signal(each.pid, number)
-            if any(each.died is None for each in orphans):
-                continue
-            self._record(self.table.over(task))
-            if task.forget:
-                self._send_signals(*self.table.forget(task.key, now))
-            else:
-                self._over.append(task.key)
+    def make_ready(self, tasks: Sequence[table.KeeperTask]) -> None:
+        pass
 
-    def _write_journal(self) -> None:
-        self.disk.journal += [table.to_line(record) for record in self._records]
-        if any(record[0] == "exit" for record in self._records):
-            self.machine.simulation.oracle.journalled(self._records)
-        self._records = []
+    def start(self, task: table.KeeperTask, rank: table.Rank, how: Any) -> tuple[int, int, str]:
+        script = self.machine.simulation.workload.script(task.key, rank.number)
+        return self.machine.spawn(task.key, rank.number, script).pid, 0, ""
 
-    def _tell_news(self) -> None:
-        if self._spawned or self._exits or self._over:
-            self._tell("news", self._spawned, self._exits, self._over, self._failures)
-            self._spawned, self._exits, self._over, self._failures = [], [], [], []
+    def look_for_left(self) -> None:
+        pass
+
+    def stay(self, task: table.KeeperTask) -> bool:
+        return False
+
+    def has_left(self, task: table.KeeperTask) -> bool:
+        return bool(self._left(task))
+
+    def signal_left(self, task: table.KeeperTask, number: int) -> None:
+        for each in self._left(task):
+            self.machine.signal(each.pid, number)
+
+    def _left(self, task: table.KeeperTask) -> list[Process]:
+        return [each for each in self.machine.processes.values() if each.orphan and each.task == task.key]
+
+    def clear(self, task: table.KeeperTask) -> None:
+        pass
+
+    def write(self, records: Sequence[table.Record], for_good: bool) -> None:
+        self.disk.journal += [table.to_line(record) for record in records]
+        if any(record[0] == "exit" for record in records):
+            self.machine.simulation.oracle.journalled(list(records))
 
     def _set_timer(self) -> None:
         due_s = self.table.next_due_s(self.machine.boottime())
