@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.control.nodes.sync import StaleAgent
