@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from headway.core.model import Cause
+from headway_agent.decide.symptoms import ROWS
+from headway_wire import causes
 from headway_wire.digests import digest_of
 from headway_wire.kinds import Beside, Flag, Many, Maybe, Message, Pair, Record, Table, Text, WholeNumber, Wrong, word
 from headway_wire.tasks import split_key, task_key
@@ -87,3 +90,9 @@ def test_a_task_is_named_by_its_job_attempt_and_index() -> None:
     assert split_key(task_key("k7m2qx9d", 3, 1)) == ("k7m2qx9d", 3, 1)
     with pytest.raises(ValueError):
         split_key("logs")
+
+
+def test_every_cause_that_agents_name_is_one_of_the_servers() -> None:
+    named = {value for name, value in vars(causes).items() if name.isupper()}
+    assert named <= {cause.value for cause in Cause}
+    assert {row.cause for row in ROWS} <= named

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from headway_agent.decide.outcomes import SIGNAL_NAMES
+from headway_wire import causes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,77 +50,82 @@ class Finding:
 
 # In this order; the first that fits is taken.
 ROWS = (
-    Row("shared_memory", "out of shared memory", "use fewer data loader workers, or give /dev/shm more room",
+    Row(causes.SHARED_MEMORY, "out of shared memory", "use fewer data loader workers, or give /dev/shm more room",
         text=r"out of shared memory|insufficient shared memory|unable to (?:mmap|open|write to|allocate)\b.*"
              r"(?:shared memory|/torch_|/dev/shm)|/dev/shm.*No space left|No space left.*/dev/shm"
              r"|killed by signal: Bus error"),
-    Row("gpu_out_of_memory", "out of GPU memory", "make the batch smaller, accumulate gradients, or use a larger GPU",
+    Row(causes.GPU_OUT_OF_MEMORY, "out of GPU memory",
+        "make the batch smaller, accumulate gradients, or use a larger GPU",
         text=r"(?:CUDA|HIP|XPU|MPS backend) out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
              r"|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED"
              r"|torch\.(?:cuda\.)?OutOfMemoryError|RESOURCE_EXHAUSTED:.*(?:[Oo]ut of memory|OOM|allocat)"
              r"|ResourceExhaustedError.*OOM"),
-    Row("crashed", "the GPU reported an uncorrectable memory error", "this node is avoided from now on", True,
+    Row(causes.CRASHED, "the GPU reported an uncorrectable memory error", "this node is avoided from now on", True,
         text=r"uncorrectable ECC error|cudaErrorECCUncorrectable|\bXid\b.*: (?:48|79|94|95)\b"
              r"|GPU has fallen off the bus", exclude_node=True),
-    Row("collective_timeout", "a collective operation timed out",
+    Row(causes.COLLECTIVE_TIMEOUT, "a collective operation timed out",
         "look for the rank that fell silent first; the network between the nodes may be at fault", True,
         text=r"Watchdog caught collective operation timeout|NCCL.{0,200}\btime(?:d )?[- ]?out|ncclRemoteError"
              r"|ncclSystemError|Timed out waiting \d+\s?ms for (?:recv|send) operation|RendezvousTimeoutError"
              r"|DistStoreError: (?:Timed out|Socket Timeout|wait timeout)"
              r"|[Gg]loo.{0,200}(?:[Tt]imed out|Connection closed)|[Bb]arrier.{0,80}timed out|wait timeout after \d+ms"),
-    Row("image_refused", "a registry refused the image", "check the image's name and the registry's access",
+    Row(causes.IMAGE_REFUSED, "a registry refused the image", "check the image's name and the registry's access",
         text=r"pull access denied|unauthorized: authentication required|denied: requested access to the resource"
              r"|ErrImagePull|ImagePullBackOff|failed to pull.{0,300}\b(?:401|403)\b"
              r"|(?:registry|manifest).{0,200}\b(?:401 Unauthorized|403 Forbidden|manifest unknown)"),
-    Row("disk_full", "no space left on the disk", "free space on the node, or keep fewer checkpoints and outputs",
+    Row(causes.DISK_FULL, "no space left on the disk", "free space on the node, or keep fewer checkpoints and outputs",
         text=r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]|database or disk is full"
              r"|PytorchStreamWriter failed writing file|ENOSPC"),
-    Row("import_error", "a module could not be imported",
+    Row(causes.IMPORT_ERROR, "a module could not be imported",
         "add the package to what the environment is made from, or the file to the bundle",
         error=r"^(?:[\w.]*\.)?(?:ModuleNotFoundError|ImportError)\b|^(?:pkg_resources\.)?DistributionNotFound",
         text=r"error while loading shared libraries: \S+|No module named \S+$"),
-    Row("data_missing", "a file is not there", "name it under inputs or volumes, or fix the path",
+    Row(causes.DATA_MISSING, "a file is not there", "name it under inputs or volumes, or fix the path",
         error=r"^(?:[\w.]*\.)?(?:FileNotFoundError|NotADirectoryError|DatasetNotFoundError|EntryNotFoundError"
               r"|RepositoryNotFoundError)\b|No such file or directory|NoSuchKey|NoSuchBucket"
               r"|404 Client Error|HTTP Error 404",
         text=r"can't open file .*No such file or directory"),
-    Row("permission_denied", "access to a service or bucket was denied",
+    Row(causes.PERMISSION_DENIED, "access to a service or bucket was denied",
         "check the token or keys that the job was given",
         error=r"\b40[13] Client Error|HTTP Error 40[13]\b|GatedRepoError|AccessDenied\b|ExpiredToken|NoCredentials"
               r"|SignatureDoesNotMatch|InvalidAccessKeyId|\b(?:401 Unauthorized|403 Forbidden)\b"),
-    Row("permission_denied", "access to a file was denied", "check the file's owner; ranks run as the agent's user",
+    Row(causes.PERMISSION_DENIED, "access to a file was denied",
+        "check the file's owner; ranks run as the agent's user",
         error=r"^(?:[\w.]*\.)?PermissionError\b|Permission denied|Operation not permitted"),
-    Row("not_a_number", "a value became NaN", "lower the learning rate, clip the gradients, or look at the data",
+    Row(causes.NOT_A_NUMBER, "a value became NaN", "lower the learning rate, clip the gradients, or look at the data",
         error=r"\b(?:nan|NaNs?|non-?finite)\b|FloatingPointError|infinity or a value too large",
         text=r"[Ll]oss (?:is|=|:|became) (?:nan|inf)\b.{0,60}(?:stop|abort|exit)|[Ss]topping.{0,60}\b(?:nan|NaN)\b"),
-    Row("syntax_error", "the script has a syntax error", "fix the line that is shown",
+    Row(causes.SYNTAX_ERROR, "the script has a syntax error", "fix the line that is shown",
         error=r"^(?:SyntaxError|IndentationError|TabError)\b"),
-    Row("out_of_memory", "out of memory", "request more memory, or use a smaller batch", True,
+    Row(causes.OUT_OF_MEMORY, "out of memory", "request more memory, or use a smaller batch", True,
         error=r"^(?:[\w.]*\.)?_?(?:Array)?MemoryError\b|Cannot allocate memory|Unable to allocate .* for an array",
         text=r"std::bad_alloc|DefaultCPUAllocator: (?:can't|not enough memory)|\[Errno 12\]"
              r"|oom-kill|Out of memory: Killed|DataLoader worker \(pid\(?s?\)? .*killed by signal: Killed"),
-    Row("user_code", "a service could not be reached", "see whether it is up, and whether the node may reach it", True,
+    Row(causes.USER_CODE, "a service could not be reached",
+        "see whether it is up, and whether the node may reach it", True,
         error=r"^(?:[\w.]*\.)?Connection(?:Refused|Reset|Aborted)?Error\b|Connection refused|Max retries exceeded"
               r"|Name or service not known|Temporary failure in name resolution|Network is unreachable"
               r"|^(?:[\w.]*\.)?(?:ConnectTimeout|ReadTimeout|TimeoutError)\b"),
-    Row("user_code", "too many files are open", "close what is done with, or raise limits.open_files",
+    Row(causes.USER_CODE, "too many files are open", "close what is done with, or raise limits.open_files",
         error=r"Too many open files|\[Errno 24\]"),
-    Row("user_code", "an address is in use already", "let the system choose the port (0), or use MASTER_PORT", True,
+    Row(causes.USER_CODE, "an address is in use already",
+        "let the system choose the port (0), or use MASTER_PORT", True,
         error=r"Address already in use|EADDRINUSE"),
-    Row("user_code", "the GPU stopped at an assertion",
+    Row(causes.USER_CODE, "the GPU stopped at an assertion",
         "an index may be out of range; CUDA_LAUNCH_BLOCKING=1 shows where",
         text=r"device-side assert triggered"),
-    Row("user_code", "the packages do not fit this GPU or its driver", "use a build for this GPU and its driver",
+    Row(causes.USER_CODE, "the packages do not fit this GPU or its driver", "use a build for this GPU and its driver",
         text=r"no kernel image is available for execution|CUDA driver version is insufficient"
              r"|driver on your system is too old"),
-    Row("shared_memory", "a bus error, most often shared memory that ran out",
+    Row(causes.SHARED_MEMORY, "a bus error, most often shared memory that ran out",
         "use fewer data loader workers, or give /dev/shm more room", signal=7),
-    Row("crashed", "a segmentation fault in native code", "look at the stack above; check that packages fit each other",
+    Row(causes.CRASHED, "a segmentation fault in native code",
+        "look at the stack above; check that packages fit each other",
         True, signal=11),
-    Row("crashed", "an instruction that this processor does not have", "use packages that were built for it",
+    Row(causes.CRASHED, "an instruction that this processor does not have", "use packages that were built for it",
         signal=4),
-    Row("crashed", "native code gave up (abort)", "the lines before the abort say why", True, signal=6),
-    Row("crashed", "an arithmetic error in native code", "look for a division by zero", True, signal=8),
+    Row(causes.CRASHED, "native code gave up (abort)", "the lines before the abort say why", True, signal=6),
+    Row(causes.CRASHED, "an arithmetic error in native code", "look for a division by zero", True, signal=8),
 )  # fmt: skip
 
 # Exceptions that only pass on what went wrong elsewhere: the one before them is asked.

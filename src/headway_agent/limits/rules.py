@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headway_wire import causes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping
@@ -95,7 +97,7 @@ def _memory(watch: Watch, sample: Sample) -> list[LimitVerdict]:
         return []
     if used > most:
         said = f"it used {show(used)} of memory; its limit is {show(most)}"
-        return [LimitVerdict("stop", "memory", said, "out_of_memory")]
+        return [LimitVerdict("stop", "memory", said, causes.OUT_OF_MEMORY)]
     return _warn(watch, "memory", used > most * WARN_AT, f"uses {show(used)} of its {show(most)} of memory")
 
 
@@ -105,7 +107,7 @@ def _output(watch: Watch, sample: Sample) -> list[LimitVerdict]:
         return []
     if used > most:
         said = f"its checkpoints and output take {show(used)}; its limit is {show(most)}"
-        return [LimitVerdict("stop", "output", said, "output_limit", watch.grace_s)]
+        return [LimitVerdict("stop", "output", said, causes.OUTPUT_LIMIT, watch.grace_s)]
     return _warn(watch, "output", used > most * WARN_AT, f"has written {show(used)} of the {show(most)} that it may")
 
 
@@ -117,7 +119,7 @@ def _stalled(watch: Watch, sample: Sample, now: float) -> list[LimitVerdict]:
     still_s = now - watch.moved_at_s
     said = f"no log line, metric, checkpoint or disk write for {still_s:.0f} s"
     if still_s >= watch.stalled_s:
-        return [LimitVerdict("stop", "stalled", said, "stalled", watch.grace_s, dump=True)]
+        return [LimitVerdict("stop", "stalled", said, causes.STALLED, watch.grace_s, dump=True)]
     warning = f"{said}; it is stopped after {watch.stalled_s:.0f} s"
     return _warn(watch, "stalled", still_s >= watch.stalled_s * WARN_STALLED_AT, warning)
 
