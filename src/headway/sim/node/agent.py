@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.control.nodes.sync import StaleAgent
@@ -26,6 +25,7 @@ from headway_wire.sync import Facts, OutputRange, StoredCheckpoint, SyncRequest
 
 if TYPE_CHECKING:
     from headway.sim.node.machine import Machine
+    from headway_agent.keeper.turn import KeeperNews
 
 M = TypeVar("M", bound=Message)
 FLUSH_EVERY_S = 4.0
@@ -79,7 +79,7 @@ class SimAgent:
             self.keeper = None
             self.machine.after(self.world.between(0.05, 1.0), self._connect)
 
-    def hear_keeper(self, keeper: SimKeeper, message: Mapping[str, Any]) -> None:
+    def hear_keeper(self, keeper: SimKeeper, message: KeeperNews) -> None:
         if not self.alive or self.keeper is not keeper:
             return
         if message.get("is") == "hello":

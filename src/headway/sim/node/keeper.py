@@ -6,7 +6,7 @@ a turn is due.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway_agent.keeper import table
@@ -15,7 +15,7 @@ from headway_agent.keeper.turn import KeeperTurn
 if TYPE_CHECKING:
     from headway.sim.node.agent import SimAgent
     from headway.sim.node.machine import Machine, Process
-    from headway_agent.keeper.turn import Ended
+    from headway_agent.keeper.turn import Ended, KeeperNews
 
 SOCKET_S = 0.001  # Messages between agent and keeper take so long, and keep their order.
 
@@ -54,7 +54,7 @@ class SimKeeper:
             self._busy = False
             self.turn()
 
-    def tell(self, news: Mapping[str, Any]) -> None:
+    def tell(self, news: KeeperNews) -> None:
         # The real agent clears the directory of a forgotten task; here there is none.
         if self.agent is not None and news.keys() != {"forgotten"}:
             self.machine.after(SOCKET_S, self.agent.hear_keeper, self, news)
