@@ -11,6 +11,7 @@ import functools
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ LINE_LENGTH_MAX = 120
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 HEADER_LINES_MAX = 8
+FOLDER_MODULES_MAX = 20
 
 # tests/waiting.py polls for everybody; tests/scripts/ holds what the tests submit as users' code.
 SLEEPERS = ("tests/waiting.py", "tests/scripts/")
@@ -142,6 +144,12 @@ def test_every_module_begins_with_a_short_header() -> None:
 def test_lines_are_short_enough_to_read_side_by_side() -> None:
     code = [name for name in files() if name.endswith((".py", ".sh", ".toml", "Makefile")) or name.startswith(".ci/")]
     none_of(lines_with(re.compile(f".{{{LINE_LENGTH_MAX + 1}}}"), code), f"lines over {LINE_LENGTH_MAX} characters")
+
+
+def test_folders_are_small() -> None:
+    modules = Counter(str(Path(name).parent) for name in python_files("src/") if not name.endswith("__init__.py"))
+    offenders = [f"{folder}: {count}" for folder, count in modules.items() if count > FOLDER_MODULES_MAX]
+    none_of(offenders, f"folders with more than {FOLDER_MODULES_MAX} modules: give them rooms")
 
 
 def test_files_are_small() -> None:

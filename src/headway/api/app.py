@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.routing import WebSocketRoute
 
+from headway.api.content import problems
 from headway.api.routes import (
     accounts,
     agents,
@@ -23,7 +24,6 @@ from headway.api.routes import (
     server,
     session,
 )
-from headway.api.web import problems
 from headway.api.web.fast_path import FastPath, HotRoutes, NoSurprise, hot_routes
 from headway.api.web.follower_proxy import Front
 from headway.api.web.gate import Gate, guard, socket_of

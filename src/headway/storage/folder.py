@@ -153,7 +153,7 @@ class FolderStorage:
             raise NotFound(f'storage has no object "{path.relative_to(self._root)}"') from None
 
     def sign(self, method: str, keys: Sequence[str], good_for_s: float) -> Sequence[str] | None:
-        return None  # A folder has no address of its own; the server signs for it (api/web/signed_urls.py).
+        return None  # A folder has no address of its own; the server signs for it (api/content/signed_urls.py).
 
     def put_headers(self) -> dict[str, str]:
         return {}

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.web.bodies import number, read_object
+from headway.api.content.bodies import number, read_object
+from headway.api.content.schemas import ANY, MEMBER, NEW_TOKEN, NEW_USER, REFERENCES, USER_CHANGE
 from headway.api.web.gate import Actor, Right, actor_of, check
-from headway.api.web.schemas import ANY, MEMBER, NEW_TOKEN, NEW_USER, REFERENCES, USER_CHANGE
 from headway.api.web.services import Services
 from headway.control.access.accounts import (
     AddProject,

@@ -9,14 +9,14 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from headway.api.content.bodies import read_object
+from headway.api.content.schemas import ANY, RAW, body
+from headway.api.content.signed_urls import METHODS
+from headway.api.content.transfers import ranged, received, sha256_of
 from headway.api.web.agent_rights import Reach
-from headway.api.web.bodies import read_object
 from headway.api.web.gate import Actor, actor_of, note_known
-from headway.api.web.schemas import ANY, RAW, body
 from headway.api.web.sealed_calls import CHALLENGE, HELLO, STALE_TOKEN
 from headway.api.web.services import Services, settled
-from headway.api.web.signed_urls import METHODS
-from headway.api.web.transfers import ranged, received, sha256_of
 from headway.core.errors import BadInput, NotAllowed, NotFound
 from headway.core.growth.node_orders import order_of
 from headway.core.protocol import SCHEMA, read_sync

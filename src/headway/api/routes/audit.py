@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.web.schemas import ANY
+from headway.api.content.schemas import ANY
 from headway.api.web.services import Services
 
 

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.web.bodies import read_object
+from headway.api.content.bodies import read_object
+from headway.api.content.schemas import ANY, LICENCES, POOL, POOLS, QUEUE, QUEUES, body
 from headway.api.web.gate import actor_of
-from headway.api.web.schemas import ANY, LICENCES, POOL, POOLS, QUEUE, QUEUES, body
 from headway.api.web.services import Services, settled
 from headway.control.access.signing_keys import revoke
 from headway.control.cluster.commands import CLOSING, CloseNode, DropPool, DropQueue, SetLicences, SetPool, SetQueue

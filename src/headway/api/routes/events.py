@@ -12,8 +12,8 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from headway.api.content.schemas import answers, event_schema
 from headway.api.web.gate import Actor, actor_of, given_token
-from headway.api.web.schemas import answers, event_schema
 from headway.api.web.services import Services
 from headway.control.views.jobs import show_event
 from headway.core.job.events import KINDS, Event

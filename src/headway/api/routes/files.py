@@ -8,9 +8,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.web.bodies import number, read_object
-from headway.api.web.gate import actor_of, find_job
-from headway.api.web.schemas import (
+from headway.api.content.bodies import number, read_object
+from headway.api.content.schemas import (
     ANY,
     ARTIFACTS,
     CHECKPOINT_FILES,
@@ -23,9 +22,10 @@ from headway.api.web.schemas import (
     RERUN,
     STOP,
 )
+from headway.api.content.transfers import ranged
+from headway.api.web.gate import actor_of, find_job
 from headway.api.web.services import Services
 from headway.api.web.submit_rights import own_key
-from headway.api.web.transfers import ranged
 from headway.control.jobs.commands import Submit, digest_of
 from headway.control.jobs.derive import Pin, Preempt, forked, repeated
 from headway.control.views import files as shown

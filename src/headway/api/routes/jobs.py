@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.web.bodies import number, read_object, truth
+from headway.api.content.bodies import number, read_object, truth
+from headway.api.content.schemas import BATCH, BATCH_MADE, DETAIL, JOB, JOBS, MADE, RERUN, STOP, WAITED, WHY
 from headway.api.web.gate import actor_of
 from headway.api.web.job_lookup import Look
-from headway.api.web.schemas import BATCH, BATCH_MADE, DETAIL, JOB, JOBS, MADE, RERUN, STOP, WAITED, WHY
 from headway.api.web.services import Services
 from headway.api.web.submit_rights import Admission, own_key, submitter
 from headway.control.jobs.commands import (

@@ -19,8 +19,8 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.web.bodies import read_object
-from headway.api.web.schemas import ANY, OIDC_CODE
+from headway.api.content.bodies import read_object
+from headway.api.content.schemas import ANY, OIDC_CODE
 from headway.api.web.services import Services
 from headway.control.access.accounts import AddUser, SaveToken, SetUser, new_token
 from headway.control.access.audit import Recording

@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from headway.api.content.schemas import ANY, RAW
 from headway.api.web.gate import actor_of, check, find_job
-from headway.api.web.schemas import ANY, RAW
 from headway.api.web.services import Services
 from headway.control.files.log_index import is_intact
 from headway.control.views import jobs as job_views

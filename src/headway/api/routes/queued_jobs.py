@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.web.bodies import number, read_object, truth
+from headway.api.content.bodies import number, read_object, truth
+from headway.api.content.schemas import ANY, ARRAYS, CHANGE, MADE, PLAN, STOP
 from headway.api.web.gate import actor_of, check
 from headway.api.web.job_lookup import Look
-from headway.api.web.schemas import ANY, ARRAYS, CHANGE, MADE, PLAN, STOP
 from headway.api.web.services import Services
 from headway.api.web.submit_rights import Admission
 from headway.control.jobs.change import ChangeJob, EachOf

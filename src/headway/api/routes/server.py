@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from headway.api.content.schemas import ANY
 from headway.api.web.gate import actor_of
-from headway.api.web.schemas import ANY
 from headway.api.web.services import Services, settled
 from headway.control.views import cluster as cluster_views
 from headway.control.views.jobs import show_event

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from headway.api.content.schemas import ANY
 from headway.api.web.browser import csrf_of, sign_in, sign_out
 from headway.api.web.gate import actor_of, given_token
-from headway.api.web.schemas import ANY
 from headway.api.web.services import Services
 
 

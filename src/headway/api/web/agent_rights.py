@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headway.api.content.transfers import sha256_of
 from headway.api.web.services import Services
-from headway.api.web.transfers import sha256_of
 from headway.core.access.actor import Actor
 from headway.core.errors import NotAllowed
 from headway.core.model import Job, JobId

@@ -12,7 +12,8 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.api.web import problems, request_ids
+from headway.api.content import problems
+from headway.api.web import request_ids
 from headway.api.web.gate import Handler, checked
 from headway.api.web.services import Services
 from headway.core.errors import HeadwayError

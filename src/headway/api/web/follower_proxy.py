@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.api.web import problems
+from headway.api.content import problems
 from headway.api.web.feature_routes import RouteTable
 from headway.api.web.leader_connections import LeaderWire, LeaderWires
 from headway.core.errors import BadInput, NotLeader, Unavailable

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from headway.api.web import problems
+from headway.api.content import problems
 from headway.api.web.browser import COOKIE, token_in_cookie, why_forged
 from headway.api.web.connections import SIGNED_IN
 from headway.api.web.feature_routes import Socket

@@ -15,7 +15,7 @@ from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from headway.api.web import problems
+from headway.api.content import problems
 from headway.core.access.actor import Actor
 from headway.core.access.tokens import NODE, Signer, kind_and_name
 from headway.core.errors import BadInput

@@ -13,12 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from headway.api.content.shared_reads import Looks
+from headway.api.content.signed_urls import SignedUrls
 from headway.api.web.feature_routes import FeatureRoutes, RouteTable
 from headway.api.web.follower_proxy import HERE, HERE_WITHOUT_LEADER, LeaderStanding
 from headway.api.web.rights import RIGHTS, UNRECORDED
 from headway.api.web.sealed_calls import SealedCalls
-from headway.api.web.shared_reads import Looks
-from headway.api.web.signed_urls import SignedUrls
 from headway.api.web.token_cache import Badges, Recorder
 from headway.control.access.audit import Recorded, recording
 from headway.control.access.sealing import KeyRing

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headway.api.web import problems
+from headway.api.content import problems
 from headway.api.web.feature_routes import StaticFiles
 
 HASHED = re.compile(r"[-.][0-9a-zA-Z_]{8,}\.\w+$")

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.web.bodies import read_body, read_object
+from headway.api.content.bodies import read_body, read_object
+from headway.api.content.schemas import ANY, BUNDLE, MISSING, WANTED
+from headway.api.content.transfers import received
 from headway.api.web.feature_routes import FeatureRoutes
 from headway.api.web.gate import actor_of
-from headway.api.web.schemas import ANY, BUNDLE, MISSING, WANTED
 from headway.api.web.services import Services
-from headway.api.web.transfers import received
 from headway.core.access.actor import Right
 from headway.core.errors import BadInput, NotFound
 from headway.core.fields import check_keys

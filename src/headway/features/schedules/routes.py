@@ -5,10 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from headway.api.web.bodies import read_object
+from headway.api.content.bodies import read_object
+from headway.api.content.schemas import ANY, SPEC, answers, body
 from headway.api.web.feature_routes import FeatureRoutes
 from headway.api.web.gate import actor_of, check
-from headway.api.web.schemas import ANY, SPEC, answers, body
 from headway.api.web.services import Services
 from headway.api.web.submit_rights import Admission
 from headway.core.access.actor import Right

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from headway.api.web.bodies import read_object
+from headway.api.content.bodies import read_object
+from headway.api.content.schemas import ANY, body
 from headway.api.web.feature_routes import FeatureRoutes
 from headway.api.web.gate import Actor, actor_of, check
-from headway.api.web.schemas import ANY, body
 from headway.api.web.services import Services
 from headway.control.access.audit import Recording
 from headway.core.access.actor import Right

@@ -15,10 +15,10 @@ from fastapi import APIRouter, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from headway.api.web.bodies import read_object
+from headway.api.content.bodies import read_object
+from headway.api.content.schemas import ANY, RAW, body
 from headway.api.web.feature_routes import FeatureRoutes
 from headway.api.web.gate import actor_of, find_job
-from headway.api.web.schemas import ANY, RAW, body
 from headway.api.web.services import Services
 from headway.control.access.audit import recording
 from headway.core.access.actor import Right

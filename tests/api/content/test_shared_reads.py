@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.api.web.shared_reads import FRESH_S, KEPT_BYTES_MAX, Looks
+from headway.api.content.shared_reads import FRESH_S, KEPT_BYTES_MAX, Looks
 from headway.store.memory.store import MemoryStore
 from headway.store.protocol import LogRange
 from tests.api.serving import Serving

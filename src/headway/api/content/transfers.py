@@ -14,7 +14,7 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from headway.api.web.bodies import refuse_packed
+from headway.api.content.bodies import refuse_packed
 from headway.core.errors import BadInput, Unavailable
 from headway.storage.protocol import Storage
 

@@ -1,0 +1,1 @@
+"""What goes in and out: bodies, their shapes, problems, transfers of files."""
