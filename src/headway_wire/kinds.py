@@ -15,7 +15,7 @@ from headway_wire.tasks import PATTERN as TASK_PATTERN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, TypeVar
+    from typing import Any, Callable, Collection, TypeVar
 
     M = TypeVar("M", bound="Message")
 
@@ -55,6 +55,10 @@ class WordKind:
 
     def read(self, value: Any) -> Any:
         raise NotImplementedError
+
+    def reader(self) -> Callable[[Any], Any]:
+        """What reads one, for who reads many."""
+        return self.read
 
 
 class Flag(WordKind):
@@ -171,14 +175,18 @@ class Maybe(WordKind):
     """Something, or null, which is read as `empty`."""
 
     def __init__(self, kind: WordKind, empty: Any = None) -> None:
-        self.kind, self.empty, self._read = kind, empty, kind.read
+        self.kind, self.empty = kind, empty
         self.schema = {"anyOf": [kind.schema, {"type": "null"}]}
         within = kind.show
         if within is not None:
             self.show = lambda value: None if value is None else within(value)
 
     def read(self, value: Any) -> Any:
-        return self.empty if value is None else self._read(value)
+        return self.empty if value is None else self.kind.read(value)
+
+    def reader(self) -> Callable[[Any], Any]:
+        empty, read = self.empty, self.kind.reader()
+        return lambda value: empty if value is None else read(value)
 
 
 class Figures(WordKind):
@@ -230,7 +238,9 @@ class Record(WordKind):
         self.fields: list[tuple[str, WordKind, Any]] = [(name, said["kind"], said["missing"]) for name, _, said in own]
         self._beside = [(name, said["kind"]) for name, said in words if isinstance(said["kind"], Beside)]
         self._renamed = [(name, held) for name, held, _ in own if name != held]
-        self._reads = {name: kind.read for name, kind, _ in self.fields}
+        self._reads = {name: kind.reader() for name, kind, _ in self.fields}
+        self._holds = {name: kind.reader() for name, kind, _ in self.fields if kind.show is not None}
+        self.names = frozenset(self._reads)
         self._missing = {name: missing for name, _, missing in self.fields if missing is not MISSING}
         self._missing.update({name: None for name, _ in self._beside})
         self._others = next((name for name, said in words if isinstance(said["kind"], Others)), "")
@@ -247,7 +257,8 @@ class Record(WordKind):
         required = [name for name, _, missing in self.fields if missing is MISSING]
         return {"type": "object", "properties": properties, "required": required}
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, around: Collection[str] = ()) -> Any:
+        """The record that this object says; `around` are words of the message that it stands in."""
         if not isinstance(value, dict):
             raise Wrong(f"expected an object, not {quoted(value)}")
         found, reads = self._missing.copy(), self._reads
@@ -257,15 +268,14 @@ class Record(WordKind):
                 read = reads.get(name)
                 if read is not None:
                     found[name] = read(given)
-                else:
+                elif name not in around:
                     others[name] = given
         except Wrong as wrong:
             wrong.way.insert(0, f".{name}")
             raise
         for name, beside in self._beside:
             if beside.when(value):
-                shared = {said: value[said] for said in reads if beside.record.has(said) and said in value}
-                found[name] = beside.record.read({**others, **shared})
+                found[name] = beside.record.read(value, self.names)
         if self._others:
             found[self._others] = others
         if len(found) != self._count:
@@ -274,6 +284,20 @@ class Record(WordKind):
             found[held] = found.pop(name)
         made = object.__new__(self.type)
         made.__dict__.update(found)  # Frozen, and read a thousand times a second: not through __init__.
+        return made
+
+    def made_of(self, words: dict[str, Any]) -> Any:
+        """The record of words that this side has made and checked itself: only what holds more is read."""
+        found, others = self._missing.copy(), {}
+        for name, given in words.items():
+            if name not in self._reads:
+                others[name] = given
+            elif given is not None:
+                found[name] = self._holds[name](given) if name in self._holds else given
+        if self._others:
+            found[self._others] = others
+        made = object.__new__(self.type)
+        made.__dict__.update(found)
         return made
 
     def show(self, made: Any) -> dict[str, Any]:
@@ -290,9 +314,6 @@ class Record(WordKind):
         if self._others:
             said.update(held[self._others])
         return said
-
-    def has(self, word: str) -> bool:
-        return word in self._reads
 
 
 class Beside(WordKind):

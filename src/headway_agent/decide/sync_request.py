@@ -160,9 +160,9 @@ def sync_body(state: NodeState, facts: Facts, now: float, wait_s: float = POLL_W
 
 
 def _report(state: NodeState, task: NodeTask, now: float) -> Report:
-    report = Report(task.key, REPORTED[task.phase])
-    if task.began_s:  # By itself: the server was told of no claim before.
-        report = replace(report, began_ago_s=round(max(0.0, now - task.began_s), 3))
+    # Where it began by itself, the server was told of no claim before.
+    began_ago_s = round(max(0.0, now - task.began_s), 3) if task.began_s else None
+    report = Report(task.key, REPORTED[task.phase], began_ago_s)
     if task.phase == CLAIMED:
         return replace(report, address=task.address, port=task.port)
     if task.phase in (REFUSED, PREPARING, UNPREPARED):

@@ -12,7 +12,7 @@ from headway.core.spec.job import WORDS, JobSpec
 from headway.core.spec.params import command_with, seed_of
 from headway.core.spec.words import Words
 from headway_wire.claim import Claim, Resume
-from headway_wire.kinds import replace
+from headway_wire.kinds import record_of, replace
 from headway_wire.tasks import task_key
 
 
@@ -20,7 +20,7 @@ def claim_of(job: Job, task: Task, resume: Whole | None, words: Words[JobSpec] =
     """What the task is."""
     spec = job.spec
     params = spec.progress.params
-    told = Claim.read(
+    told: Claim = record_of(Claim).made_of(
         {
             "task": task_key(job.id, job.number, task.index),
             "job": job.id,
