@@ -19,6 +19,7 @@ from headway_agent.files.task_files import TaskFiles, write_restored
 from headway_agent.files.workdir import Workdir
 from headway_agent.files.workdir_notes import Note, turning_point_ns
 from headway_agent.objects.folder import Folder, put
+from headway_wire.claim import Resume
 from headway_wire.manifest_seal import sealed
 
 
@@ -58,7 +59,7 @@ def a_task(place: Path, saved: Saved, own: str | None, others: list[str], task: 
     resume |= {} if own else {"own": False}
     checkpoints = f"{directory}/checkpoints"
     restored = restore.restore(saved.objects, resume["key"], checkpoints, lambda: None, resume["others"])
-    write_restored(str(directory), resume, restored, look(checkpoints), "m")
+    write_restored(str(directory), Resume.read(resume), restored, look(checkpoints), "m")
     return TaskFiles(f"j/2/{task}", str(directory), 7)
 
 

@@ -15,6 +15,7 @@ import pytest
 from headway_agent.prepare import inputs
 from headway_agent.prepare.cache import Cache
 from headway_agent.prepare.steps import StepFailed, Unwanted, needed, prepare
+from headway_wire.claim import Claim
 from tests.agent.stores import Site80, a_bundle, a_manifest, a_work
 
 
@@ -32,9 +33,11 @@ def failure(work: object) -> StepFailed:
 
 
 def test_a_plain_task_needs_no_preparation() -> None:
-    assert not needed({"task": "a/1/0", "argv": ["true"]})
-    assert not needed({"task": "a/1/0", "argv": ["true"], "progress": {"seed": 7, "limits": {"open_files": 100}}})
-    assert needed({"task": "a/1/0", "argv": ["true"], "progress": {"bundle": "d" * 64}})
+    assert not needed(Claim.read({"task": "a/1/0", "argv": ["true"]}))
+    assert not needed(
+        Claim.read({"task": "a/1/0", "argv": ["true"], "progress": {"seed": 7, "limits": {"open_files": 100}}})
+    )
+    assert needed(Claim.read({"task": "a/1/0", "argv": ["true"], "progress": {"bundle": "d" * 64}}))
 
 
 # --- bundles --------------------------------------------------------------------------------------------------------
