@@ -156,7 +156,7 @@ def test_commands_wait_and_go_on_while_postgresql_is_away(team: Team, postgres: 
             while time.monotonic() - began_at < AWAY_S:
                 told.append(trouble(hurried))
         assert late.wait(COMMAND_S_MAX) == 0, late.stderr and late.stderr.read()
-        assert "no admin" in refused.communicate(timeout=COMMAND_S_MAX)[1]
+        assert "not an admin" in refused.communicate(timeout=COMMAND_S_MAX)[1]
         back.touch()
         out, err = following.communicate(timeout=COMMAND_S_MAX)
     assert (following.returncode, out) == (0, "two\n"), err

@@ -9,6 +9,7 @@ from tests.tidy.test_house_rules import ROOT, files, none_of, text
 
 README_WORDS_MAX = 350
 README_FIGURES_MAX = 5
+CHANGE_LENGTH_MAX = 320
 SECTIONS = ["Context", "Decision", "Consequences"]
 NAMED = re.compile(r"`(src/[\w/.]+)`")
 STATION = re.compile(r"`(src/[\w/]+\.py)` \| `(\w+)`")
@@ -33,6 +34,13 @@ def test_every_link_between_pages_leads_to_a_file() -> None:
         if "://" not in target and not (ROOT / Path(name).parent / target).exists()
     ]
     none_of(offenders, "links that lead nowhere")
+
+
+def test_the_changelog_says_what_was_added_changed_and_fixed_in_short_lines() -> None:
+    page = text("CHANGELOG.md")
+    assert re.findall(r"^### (.*)$", page, re.MULTILINE)[:3] == ["Added", "Changed", "Fixed"]
+    long = [line[:80] for line in page.splitlines() if len(line) > CHANGE_LENGTH_MAX]
+    none_of(long, f"changes that take more than {CHANGE_LENGTH_MAX} characters to tell")
 
 
 def test_decisions_have_one_template() -> None:
