@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from headway.api.web import rights
+from headway.features.loading import load
 from tests.api.serving import Answer, Serving
+
+RIGHTS = dict(rights.RIGHTS)
+for each in load().every:
+    if (web := each.web()) is not None:
+        RIGHTS.update(web.rights)
 
 
 class Shared(Serving):

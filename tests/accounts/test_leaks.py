@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from headway.api.web.rights import RIGHTS
 from headway.core.access.actor import Right
-from tests.accounts.people import Shared
+from tests.accounts.people import RIGHTS, Shared
 from tests.api.serving import Answer
 from tests.waiting import wait_until
 

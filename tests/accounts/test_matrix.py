@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from headway.api.web.rights import RIGHTS
 from headway.core.access.actor import Right
-from tests.accounts.people import Shared, bearer
+from tests.accounts.people import RIGHTS, Shared, bearer
 from tests.api.serving import Answer
 
 SHA = "a" * 64
@@ -33,6 +32,7 @@ BODIES: dict[tuple[str, str], Any] = {
 }
 # Where a user of another project is served: what is everybody's, filtered, or about nobody's things.
 HARMLESS = {("POST", "/api/v1/bundles/missing")}
+HARMLESS |= {("POST", "/api/v1/session"), ("DELETE", "/api/v1/session")}
 HARMLESS |= {("PUT", f"/api/v1/bundles/{rest}") for rest in ("files", "files/{sha256}", "{digest}")}
 STREAMS = {("GET", "/api/v1/events")}
 ROUTES = sorted((method, path) for method, path in RIGHTS if RIGHTS[method, path] is not Right.OPEN)

@@ -8,6 +8,7 @@ from headway.sim.run import run_seed
 from tests.sim.planted.servers import PLANTS, caught, run
 
 KEPT = {
+    24: "a node that woke up was told of a line out of which one had dropped: the next began beside the first",
     34: "the answer to an agent's first call reads the store; it was away, and the control thread ended",
     89: "a plan asks the store for a checkpoint to go on from; it was away, and the control thread ended",
 }

@@ -97,6 +97,7 @@ __all__ = [
     "NOT_BEGUN", "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
 ]  # fmt: skip
 
+NOBODY = "nobody"  # No task is called so: what waits behind it waits for the server's word.
 NOT_BEGUN = (HOLDING, PREPARING, CLAIMED, LINED)
 NOTICE_RESERVE_S = 5.0  # Of the time that is left to a machine, kept for what follows the end of its ranks.
 
@@ -466,8 +467,9 @@ def _take_up(state: NodeState, duty: Duty, now: float, acts: list[Act]) -> None:
         # Heard before everybody had claimed, its end meant nothing to the server: it is said again.
         change(state, key, True, now)
     elif task is None:
-        # The server believes it to be here. It is not: say so, or it waits for ever.
-        state.tasks[key] = NodeTask(key, HOLDING)
+        # The server believes it to be here. It is not: say so, or it waits for ever. Only the server knows whether it had
+        # a place to give away or waited for one itself: whoever is behind it begins when that says so.
+        state.tasks[key] = NodeTask(key, HOLDING, Claim(key, behind=NOBODY))
         _over(state, state.tasks[key], lost(()), {}, now)
     elif do == GO:
         _go(state, key, duty, now, acts)
@@ -492,7 +494,7 @@ def _claim_again(state: NodeState, task: NodeTask, claim: Claim, now: float, act
 def _call_back(state: NodeState, key: str, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(key)
     if task is None:
-        task = state.tasks[key] = NodeTask(key, HOLDING, Claim(key, behind="nobody"))
+        task = state.tasks[key] = NodeTask(key, HOLDING, Claim(key, behind=NOBODY))
     if waiting_line.call_back(state, task, now):
         acts.append(Stop(key, 0.0))  # The keeper lets go of it.
 

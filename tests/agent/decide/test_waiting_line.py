@@ -135,6 +135,19 @@ def test_whoever_is_stopped_in_line_never_began_and_gives_nobody_a_place() -> No
     assert begun(ends(state, A)) == [C]
 
 
+@pytest.mark.parametrize("stopped_first", [True, False])
+def test_behind_one_that_is_stopped_and_never_came_here_waits_for_the_servers_word(stopped_first: bool) -> None:
+    """The server may have meant it to wait behind A: whether it had a place to give away, nobody here knows."""
+    state = a_state()
+    exchange(state, duties=[a_duty(task=A, go=True)])
+    held(state, A)
+    stop, claim = {"task": B, "do": "stop", "grace_s": 0.0, "cause": "cancelled"}, a_duty(task=C, behind=B)
+    exchange(state, duties=[stop, claim] if stopped_first else [claim, stop])
+    assert begun(held(state, C)) == []
+    exchange(state, duties=[a_duty(task=C, behind=A)])
+    assert begun(ends(state, A)) == [C]
+
+
 def test_whoever_is_forgotten_in_line_gives_nobody_a_place() -> None:
     state = a_line()
     exchange(state, gone=[B])
