@@ -467,8 +467,8 @@ def _take_up(state: NodeState, duty: Duty, now: float, acts: list[Act]) -> None:
         # Heard before everybody had claimed, its end meant nothing to the server: it is said again.
         change(state, key, True, now)
     elif task is None:
-        # The server believes it to be here. It is not: say so, or it waits for ever. Only the server knows whether it had
-        # a place to give away or waited for one itself: whoever is behind it begins when that says so.
+        # The server believes it to be here. It is not: say so, or it waits for ever. Whether it had a place to give
+        # away, or waited for one itself, only the server knows: whoever is behind it begins at its word.
         state.tasks[key] = NodeTask(key, HOLDING, Claim(key, behind=NOBODY))
         _over(state, state.tasks[key], lost(()), {}, now)
     elif do == GO:
