@@ -113,6 +113,30 @@ def test_a_change_that_could_not_be_saved_is_not_taken_for_done_when_it_is_asked
     assert "night" in [queue.name for queue in store.queues()]
 
 
+def test_output_that_could_not_be_saved_is_taken_when_it_is_told_again(store: Flaky) -> None:
+    """The end of one output was remembered before the store was asked about the next, and could not be."""
+    leader = Leader(store)
+    leader.join()
+    numbers = iter(("j1", "j2"))
+    leader.do(Submit((a_spec(), a_spec()), "ada", lambda: next(numbers))).result()
+    leader.cycle.turn([], leader.now, leader.now)
+    leader.sync(reports=[{"task": f"{job}/1/0", "phase": "running"} for job in ("j1", "j2")])
+    leader.sync(logs=[a_piece("j1", 0, 5)])
+    told = {"logs": [a_piece("j1", 5, 8), a_piece("j2", 0, 5)]}
+    store.fails("log_ends", "unfinished", "attempts", "jobs")
+    with pytest.raises(Unavailable):
+        leader.sync(**told)
+    store.fails()
+    leader.cycle.doubtful = False  # As where the store can be read only for what an agent's call asks.
+    leader.sync(**told, reports=[{"task": "j1/1/0", "phase": "ended", "outcome": {"exit_code": 0}}])
+    assert [(piece.start, piece.end) for piece in store.logs("j1")] == [(0, 5), (5, 8)]
+
+
+def a_piece(job: str, start: int, end: int) -> dict[str, Any]:
+    place = {"rank": 0, "stream": "out", "key": f"logs/n1/{job}-{start}", "key_offset": 0}
+    return {"task": f"{job}/1/0", "start": start, "end": end, **place}
+
+
 def test_engines_are_asked_only_by_who_leads() -> None:
     store = MemoryStore()
     lead = store.take_lead("a", "", 0.0, 1.0)

@@ -13,6 +13,7 @@ KEPT = {
     89: "a plan asks the store for a checkpoint to go on from; it was away, and the control thread ended",
 }
 KEPT_ORDERED = {
+    69: "the store failed between two outputs of a call: the first was remembered as taken, and its bytes were lost",
     1060: "the store was away; an order that could not be saved stood in memory, and was placed at the next look",
     1022: "a leader that was replaced while it slept woke up and gave its successor's nodes back under a task",
 }

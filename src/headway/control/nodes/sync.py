@@ -86,9 +86,7 @@ class Sync:
         # Output first: the report that ends a task comes in the same call as its last bytes.
         ranges = [log_range(told, tx.now) for told in request.logs]
         ranges = [piece for piece in ranges if _ran_there(tx, piece, session.node)]
-        fresh = [piece for piece in ranges if tx.book.log_ends.follows(piece, tx.store)]
-        tx.logs.extend(fresh)
-        note_overgrown(tx, fresh)
+        note_overgrown(tx, self._fresh(tx, ranges))
         for report in request.reports:
             self._begun(tx, report)
         file_reports.hear(tx, session, request)
@@ -106,6 +104,16 @@ class Sync:
                 said = {word: request.features[word] for word in feature.words if word in request.features}
                 if said:
                     feature.hear(session.node, said, tx)
+
+    def _fresh(self, tx: Transaction, ranges: Iterable[LogRange]) -> list[LogRange]:
+        """The pieces that are new. Each enters the batch at once: where the store cannot be asked about the next one,
+        what is remembered of this one is taken back with the rest."""
+        fresh = []
+        for piece in ranges:
+            if tx.book.log_ends.follows(piece, tx.store):
+                tx.logs.append(piece)
+                fresh.append(piece)
+        return fresh
 
     def _begun(self, tx: Transaction, report: Report) -> None:
         """A single task begins without our `go`: whatever is told of it says that it was claimed."""
