@@ -33,7 +33,7 @@ def write(path: Path, programs: Sequence[str], extra: dict[str, Path]) -> None:
     found |= {str(file): file for file in _below(Path(library))}
     for program in [python(), *programs, *(name for name in found if name.endswith(".so"))]:
         found |= {name: Path(name) for name in _libraries(program)}
-    for place in ("src/headway_agent", "tests/guest"):
+    for place in ("src/headway_agent", "src/headway_wire", "tests/guest"):
         found |= {f"/headway/{file.relative_to(ROOT)}": file for file in _below(ROOT / place)}
     names = ["tests/__init__.py", "tests/waiting.py"]
     names += [f"tests/agent/{name}" for name in ("__init__.py", "home.py", "sealed_home.py")]
