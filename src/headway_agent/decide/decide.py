@@ -97,7 +97,6 @@ __all__ = [
     "NOT_BEGUN", "HOLDING", "PREPARING", "CLAIMED", "GOING", "OVER", "ENDED", "REFUSED",
 ]  # fmt: skip
 
-NOBODY = "nobody"  # No task is called so: what waits behind it waits for the server's word.
 NOT_BEGUN = (HOLDING, PREPARING, CLAIMED, LINED)
 NOTICE_RESERVE_S = 5.0  # Of the time that is left to a machine, kept for what follows the end of its ranks.
 
@@ -467,9 +466,8 @@ def _take_up(state: NodeState, duty: Duty, now: float, acts: list[Act]) -> None:
         # Heard before everybody had claimed, its end meant nothing to the server: it is said again.
         change(state, key, True, now)
     elif task is None:
-        # The server believes it to be here. It is not: say so, or it waits for ever. Whether it had a place to give
-        # away, or waited for one itself, only the server knows: whoever is behind it begins at its word.
-        state.tasks[key] = NodeTask(key, HOLDING, Claim(key, behind=NOBODY))
+        # The server believes it to be here. It is not: say so, or it waits for ever.
+        state.tasks[key] = NodeTask(key, HOLDING)
         _over(state, state.tasks[key], lost(()), {}, now)
     elif do == GO:
         _go(state, key, duty, now, acts)
@@ -494,7 +492,7 @@ def _claim_again(state: NodeState, task: NodeTask, claim: Claim, now: float, act
 def _call_back(state: NodeState, key: str, now: float, acts: list[Act]) -> None:
     task = state.tasks.get(key)
     if task is None:
-        task = state.tasks[key] = NodeTask(key, HOLDING, Claim(key, behind=NOBODY))
+        task = state.tasks[key] = NodeTask(key, HOLDING, Claim(key, behind="nobody"))
     if waiting_line.call_back(state, task, now):
         acts.append(Stop(key, 0.0))  # The keeper lets go of it.
 

@@ -77,6 +77,11 @@ class NodeTask:
         return self.claim.behind if self.claim else ""
 
     @property
+    def ran(self) -> bool:
+        """Whether something of it ran here. What never did may have waited for a place: only the server knows."""
+        return bool(self.exits or self.started_at or self.began_s)
+
+    @property
     def begins(self) -> bool:
         """Whether it begins by itself once the keeper holds it."""
         return self.claim is not None and self.claim.go

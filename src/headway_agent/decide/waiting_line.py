@@ -28,7 +28,7 @@ def set_behind(state: NodeState, task: NodeTask, before: str) -> None:
     task.claim = replace(task.claim or Claim(task.key), behind=before)
     if before:
         state.behind[before] = task.key
-        if one is not None and one.phase == ENDED:
+        if one is not None and one.phase == ENDED and one.ran:
             state.just_ended.append(before)
 
 
@@ -65,12 +65,14 @@ def call_back(state: NodeState, task: NodeTask, now: float) -> bool:
 
 
 def turns(state: NodeState) -> list[NodeTask]:
-    """Those whose turn has come: the task before them has ended on this node."""
+    """Those whose turn has come: the task before them ran on this node, and has ended."""
     found = []
     for key in state.just_ended:
         task = state.tasks.get(state.behind.get(key, ""))
         before = state.tasks.get(key)
-        if task is not None and before is not None and before.phase == ENDED and not before.behind:
+        if task is None or before is None or before.phase != ENDED:
+            continue
+        if before.ran and not before.behind:
             leave(state, task)
             found.append(task)
     state.just_ended = []

@@ -148,6 +148,19 @@ def test_behind_one_that_is_stopped_and_never_came_here_waits_for_the_servers_wo
     assert begun(ends(state, A)) == [C]
 
 
+def test_a_new_agent_lets_nobody_begin_behind_one_that_is_stopped_before_it_began() -> None:
+    """It does not know of the line yet: whether that one waited in it, only the server does."""
+    state = NodeState("n1", "local", agent_epoch=2, agent_version="v1")
+    there = [Kept(A, "going"), *(Kept(key, "held", address="10.0.0.1", port=4000) for key in (B, C))]
+    agent.decide(state, KeeperListed(there), 0.0)
+    stop = {"task": B, "do": "stop", "grace_s": 0.0, "cause": "cancelled"}
+    duties = [a_duty("go", task=A), stop, a_duty(task=C, behind=B)]
+    _, acts = exchange(state, full=True, safe={key: {} for key in (A, B, C)}, duties=duties)
+    assert (begun(acts), phases(state)) == ([], [GOING, ENDED, LINED])
+    exchange(state, duties=[a_duty(task=C, behind=A)])
+    assert begun(ends(state, A)) == [C]
+
+
 def test_whoever_is_forgotten_in_line_gives_nobody_a_place() -> None:
     state = a_line()
     exchange(state, gone=[B])
@@ -177,7 +190,7 @@ def test_a_new_keeper_is_told_of_those_in_line_again() -> None:
 
 def test_an_agent_that_starts_anew_waits_for_the_servers_word_of_the_line() -> None:
     state = NodeState("n1", "local", agent_epoch=2, agent_version="v1")
-    acts = agent.decide(state, KeeperListed([Kept(A, "going"), Kept(B, "held", "10.0.0.1", 4000)]), 0.0)
+    acts = agent.decide(state, KeeperListed([Kept(A, "going"), Kept(B, "held", address="10.0.0.1", port=4000)]), 0.0)
     exchange(state)
     assert begun(acts) == []
     _, acts = exchange(state, duties=[a_duty("go", task=A), a_duty(task=B, behind=A)])
