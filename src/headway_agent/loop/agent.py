@@ -17,11 +17,8 @@ from headway_agent.decide import node_features, unconfirmed_files
 from headway_agent.decide.decide import (
     NOT_BEGUN,
     POLL_WAIT_S,
-    Answered,
     CheckpointBad,
-    EndAgent,
     Exit,
-    Forget,
     Go,
     Held,
     Hold,
@@ -30,7 +27,6 @@ from headway_agent.decide.decide import (
     Kept,
     Lease,
     NodeState,
-    NotAnswered,
     NoticeHeard,
     OutputShrank,
     PrepareFailed,
@@ -40,12 +36,9 @@ from headway_agent.decide.decide import (
     Spawned,
     Stays,
     Stop,
-    Superseded,
     TaskOver,
     Ticked,
     Troubled,
-    Upgrade,
-    decide,
     next_call,
     sync_body,
 )
@@ -60,6 +53,7 @@ from headway_agent.loop import upgrade
 from headway_agent.loop.keeper_link import KeeperGone, KeeperLink
 from headway_agent.loop.pace import OLDER_LEADER, PAUSE_S_MAX, WENT_BACK, Line, Pace, Pause, brings, outnumber
 from headway_agent.loop.story import Story, read_reply
+from headway_agent.loop.turn import AgentTurn
 from headway_agent.node import granted, settled_tasks
 from headway_agent.node.directory import LEFT, ORDERED, FactLog, NodeDir, Taken, boottime_s, remove_tree
 from headway_agent.node.task_dirs import TaskDirs
@@ -76,7 +70,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping, Sequence
 
-    from headway_agent.decide.decide import Act, Fact
+    from headway_agent.decide.decide import Act
     from headway_agent.files.inotify import Watcher
     from headway_agent.files.uploader import Uploader
 
@@ -127,6 +121,8 @@ class Agent:
         )
         self.shim = sdk_shim.put(node_dir)
         self.visits = Visits(self.home, node_dir.path, self.log, lambda key: key in self.state.going)
+        self.turn = AgentTurn(self, self.state)
+        self.happened = self.turn.happened
         self.state.features = [self.visits, *(make() for make in node_features.MAKERS)]
         self._feature_words = [feature.word for feature in self.state.features]
         self.link = KeeperLink(node_dir, base_env(os.environ))
@@ -173,13 +169,7 @@ class Agent:
                     self.progressing.heard()
                 else:
                     self._hear_keeper()
-            self._keep_progress()
-            self._ship()
-            try:
-                self.link.flush()  # Before the call: what the server hears of a claim must outlive this process.
-            except KeeperGone:
-                self._keeper_gone()
-            self._call()
+            self.turn.take()
         self.log.say("agent ended", reason=self.ended)
         return self.exit_code
 
@@ -198,32 +188,48 @@ class Agent:
         times += [at for at in due_s if at is not None]
         return max(0.0, min(times) - now) if times else None
 
-    def happened(self, fact: Fact) -> None:
-        for act in decide(self.state, fact, boottime_s()):
-            self._perform(act)
+    # --- what a turn asks for: see turn.py ---
 
-    def _perform(self, act: Act) -> None:
-        if isinstance(act, Hold):
-            self._hold(act)
-        elif isinstance(act, Go):
-            task = self.state.tasks[act.task]
-            self.link.gos.append([act.task, self._go_env(act, task.address, task.port)])
-        elif isinstance(act, Stop):
-            if act.cause:
-                self.progressing.notice(act.task, act.cause, act.grace_s)
-            self.link.stops.append([act.task, act.grace_s])
-        elif isinstance(act, Forget):
-            self.visits.end(act.task)
-            self.progressing.forget(act.task)
-            self.link.forgets.append(act.task)
-        elif isinstance(act, Lease):
-            self.link.lease = (act.deadline_s, act.granted_s)
-        elif isinstance(act, Upgrade):
-            self._upgrade(act.version)
-        elif isinstance(act, EndAgent):
-            self.ended = act.reason
-        else:
-            self.progressing.perform(act)
+    def alive(self) -> bool:
+        return True
+
+    def now_s(self) -> float:
+        return boottime_s()
+
+    def go(self, act: Go) -> None:
+        task = self.state.tasks[act.task]
+        self.link.gos.append([act.task, self._go_env(act, task.address, task.port)])
+
+    def stop(self, act: Stop) -> None:
+        if act.cause:
+            self.progressing.notice(act.task, act.cause, act.grace_s)
+        self.link.stops.append([act.task, act.grace_s])
+
+    def forget(self, task: str) -> None:
+        self.visits.end(task)
+        self.progressing.forget(task)
+        self.link.forgets.append(task)
+
+    def lease(self, act: Lease) -> None:
+        self.link.lease = (act.deadline_s, act.granted_s)
+
+    def keep(self, act: Act) -> None:
+        self.progressing.perform(act)
+
+    def end(self, reason: str) -> None:
+        self.ended = reason
+
+    def leave(self) -> None:
+        self.ended, self.exit_code = "told to leave", LEFT
+
+    def flush(self) -> None:
+        try:
+            self.link.flush()
+        except KeeperGone:
+            self._keeper_gone()
+
+    def may_call(self) -> bool:
+        return boottime_s() >= self.pace.at_s
 
     def _hear_notice(self) -> None:
         if self.notice_asked:
@@ -232,7 +238,7 @@ class Agent:
             left_s, why = file_watch.machine_goes(path, self.state.boot_id), file_watch.machine_why(path)
             self.happened(NoticeHeard(causes.RECLAIMED, left_s, why))
 
-    def _keep_progress(self) -> None:
+    def keep_progress(self) -> None:
         self.progressing.turn()
         due_s = unconfirmed_files.next_due_s(self.state)
         if due_s is not None and due_s <= boottime_s():
@@ -361,7 +367,7 @@ class Agent:
         failed = first_failing(exits)
         return packs.output_tail(self.node_dir.task(key), failed.rank) if failed else ""
 
-    def _hold(self, act: Hold) -> None:
+    def hold(self, act: Hold) -> None:
         try:
             directory = self.task_dirs.make(act.task)
         except OSError as error:
@@ -416,10 +422,8 @@ class Agent:
 
     # --- the server ---
 
-    def _call(self) -> None:
+    def call(self) -> None:
         now = boottime_s()
-        if not next_call(self.state, now) or now < self.pace.at_s:
-            return
         body = sync_body(self.state, self.facts, now, self.flags.get("poll_wait_s", POLL_WAIT_S))
         patience_s = min(self.home.patience_s(ANSWER_S_MAX, 10.0), self.state.granted_s / 4 or ANSWER_S_MAX)
         seq, limit_s = body.seq, body.wait_s + patience_s  # One lost answer must not cost the lease.
@@ -439,7 +443,7 @@ class Agent:
                 self._answered(line, seq, answer)
                 return
             if status == 409 and reply.get("stale") and not outnumber(self.state, self.node_dir, reply.get("newest")):
-                self.happened(Superseded())
+                self.turn.not_answered(seq, superseded=True)
                 return
             if status == 401:
                 self.home.read_token()
@@ -449,7 +453,7 @@ class Agent:
         dead_man_s = self.flags.get("dead_man_s")
         if dead_man_s and not self.state.tasks and boottime_s() - self.answered_at_s > dead_man_s:
             self.ended, self.exit_code = f"no answer for {dead_man_s:g} s", LEFT
-        self.happened(NotAnswered(seq))
+        self.turn.not_answered(seq)
         again_in_s = self.pace.not_answered(boottime_s(), self.home.patience_s(PAUSE_S_MAX, 1.0))
         self.log.say("sync not answered", detail=detail, again_in_s=again_in_s)
 
@@ -463,11 +467,8 @@ class Agent:
 
     def _answered(self, line: Line, seq: int, reply: Reply) -> None:
         self.answered_at_s = now = boottime_s()
-        if reply.leave and not self.state.tasks:
-            self.ended, self.exit_code = "told to leave", LEFT
         brought, leader = brings(reply, self.state.follow, self._feature_words), self.state.leader_epoch
-        self.happened(Answered(reply, seq))
-        if reply.leader_epoch < self.state.leader_epoch:
+        if not self.turn.answered(seq, reply):
             again_in_s = self.pace.not_answered(now, PAUSE_S_MAX)
             self.log.say(OLDER_LEADER, its=reply.leader_epoch, heard_before=leader, again_in_s=again_in_s)
             return
@@ -478,9 +479,8 @@ class Agent:
         self.pace.answered(now, line.held_s, now - line.sent_s, brought)
         for said in reply.refused:
             self.log.say("the server refused what was said", what=said[:300])
-        node_features.heard(self.state, reply.more)
 
-    def _upgrade(self, version: str) -> None:
+    def upgrade(self, version: str) -> None:
         now = boottime_s()
         if now < self.upgrade_at_s:
             return
@@ -512,7 +512,7 @@ class Agent:
             every_s = self.flags.get("ship_follow_every_s", 0.2)
         return max(self.ship_at_s, self.looked_at_s + every_s)
 
-    def _ship(self) -> None:
+    def ship(self) -> None:
         due_s = None if self.shipping else self._output_due_s()
         now = boottime_s()
         if due_s is None or now < due_s:

@@ -7,7 +7,6 @@ It brings the facts and performs the acts, as headway_agent/loop/agent.py does. 
 from __future__ import annotations
 
 import json
-from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.control.nodes.sync import StaleAgent
@@ -18,6 +17,7 @@ from headway.sim.node.uploader import SimUploader
 from headway.sim.server.storage import Piece, StorageBroken
 from headway_agent.decide import decide as agent
 from headway_agent.decide import node_features
+from headway_agent.loop.turn import AgentTurn
 from headway_agent.server_link.addresses import ServerAddresses
 from headway_wire.kinds import Message
 from headway_wire.reply import Reply
@@ -52,16 +52,26 @@ class SimAgent:
         self._packs = 0
         self.mark: str | None = None  # Of the storage that it puts things into, once it was told.
         self.files = SimUploader(self)
-        self._facts: deque[agent.Fact] = deque()
-        self._deciding = False
+        self._orders: list[dict[str, Any]] = []
+        self.turn = AgentTurn(self, self.state)
         machine.after(self.world.between(0.05, 0.3), self._connect)
         machine.after(FLUSH_EVERY_S, self._flush)
 
-    @property
     def alive(self) -> bool:
         return self.machine.agent is self
 
-    def end(self) -> None:
+    def now_s(self) -> float:
+        return self.machine.boottime()
+
+    def end(self, reason: str) -> None:
+        self.world.tell(self.machine.name, f"agent {self.epoch} ended itself")
+        self.flush()
+        self.die()
+
+    def leave(self) -> None:
+        self.machine.retire()  # The real agent ends itself, and whoever started it ends the rest.
+
+    def die(self) -> None:
         self.simulation.oracle.agent_deaths[self.machine.name].append(self.world.now)
         for call in self._calls.values():
             call.hang_up()
@@ -70,7 +80,7 @@ class SimAgent:
     # --- the keeper ---
 
     def _connect(self) -> None:
-        if self.alive and self.keeper is None:
+        if self.alive() and self.keeper is None:
             self.keeper = self.machine.start_keeper()
             self.keeper.accept(self)
 
@@ -80,7 +90,7 @@ class SimAgent:
             self.machine.after(self.world.between(0.05, 1.0), self._connect)
 
     def hear_keeper(self, keeper: SimKeeper, message: KeeperNews) -> None:
-        if not self.alive or self.keeper is not keeper:
+        if not self.alive() or self.keeper is not keeper:
             return
         if message.get("is") == "hello":
             self._take(agent.KeeperListed([self._kept(each) for each in message["tasks"]]))
@@ -116,36 +126,39 @@ class SimAgent:
     # --- facts in, acts out ---
 
     def _take(self, fact: agent.Fact) -> None:
-        """Decide about a fact. Acts may bring further facts; they wait for their turn."""
-        self._facts.append(fact)
-        if self._deciding:
-            return
-        self._deciding = True
-        while self._facts and self.alive:
-            for act in agent.decide(self.state, self._facts.popleft(), self.machine.boottime()):
-                self._perform(act)
-        self._deciding = False
-        if self.alive:
-            if self.state.draining:
-                self._ship()
+        """Something happened: the agent takes its turn, once what is being decided is done."""
+        within = self.turn.deciding
+        self.turn.happened(fact)
+        if not within:
             self._pump()
 
-    def _perform(self, act: agent.Act) -> None:
-        if isinstance(act, agent.Hold):
-            self._hold(act)
-        elif isinstance(act, agent.Go):
-            self._order("go", tasks=[[act.task, {}]])
-        elif isinstance(act, agent.Stop):
-            if act.cause:
-                self.machine.disk.notices[act.task] = act.cause
-                self.machine.simulation.oracle.noticed(act.task)
-            self._order("stop", tasks=[[act.task, act.grace_s]])
-        elif isinstance(act, agent.Forget):
-            self.machine.disk.saved.pop(act.task, None)
-            self.files.forget(act.task)
-            self.machine.disk.notices.pop(act.task, None)
-            self._order("forget", tasks=[act.task])
-        elif isinstance(act, agent.Salvage):
+    def _pump(self) -> None:
+        if self.alive():
+            self.turn.take()
+
+    def go(self, act: agent.Go) -> None:
+        self._order("go", tasks=[[act.task, {}]])
+
+    def stop(self, act: agent.Stop) -> None:
+        if act.cause:
+            self.machine.disk.notices[act.task] = act.cause
+            self.machine.simulation.oracle.noticed(act.task)
+        self._order("stop", tasks=[[act.task, act.grace_s]])
+
+    def forget(self, task: str) -> None:
+        self.machine.disk.saved.pop(task, None)
+        self.files.forget(task)
+        self.machine.disk.notices.pop(task, None)
+        self._order("forget", tasks=[task])
+
+    def lease(self, act: agent.Lease) -> None:
+        self._order("lease", deadline_s=act.deadline_s, granted_s=act.granted_s)
+
+    def upgrade(self, version: str) -> None:
+        raise NotImplementedError("the simulated agent is as old as its server")
+
+    def keep(self, act: agent.Act) -> None:
+        if isinstance(act, agent.Salvage):
             self.machine.after(self.world.between(0.02, 0.5), self._salvage, act.task, act.end)
         elif isinstance(act, agent.Settle):
             self.machine.after(SETTLE_S, self.machine.disk.settled.add, act.task)
@@ -154,17 +167,12 @@ class SimAgent:
         elif isinstance(act, agent.KeepAgain):
             if act.checkpoint:
                 self.files.keep_again(act.task)
-        elif isinstance(act, agent.Lease):
-            self._order("lease", deadline_s=act.deadline_s, granted_s=act.granted_s)
-        elif isinstance(act, agent.EndAgent):
-            self.world.tell(self.machine.name, f"agent {self.epoch} ended itself")
-            self.end()
         else:
             raise NotImplementedError(f"the simulated agent cannot perform {act}")
 
-    def _hold(self, act: agent.Hold) -> None:
+    def hold(self, act: agent.Hold) -> None:
         if self.world.happens(self.simulation.faults.claim_refused):
-            self._facts.append(self._not_held(act.task))
+            self.turn.happened(self._not_held(act.task))
             return
         claim = act.claim
         if act.task not in self.machine.disk.saved:
@@ -175,7 +183,7 @@ class SimAgent:
         address, port = self.machine.name, self.world.chance.randint(1024, 65535)
         launch = {"task": act.task, "grace_s": claim.grace_s, "address": address, "port": port, "ranks": ranks}
         self._order("hold", base={}, tasks=[launch])
-        self._facts.append(agent.Held(act.task, address, port))
+        self.turn.happened(agent.Held(act.task, address, port))
 
     def _not_held(self, key: str) -> agent.Fact:
         """What keeps a claim from being taken up: by turns something of this node, and something beyond it."""
@@ -185,17 +193,23 @@ class SimAgent:
         return agent.PrepareFailed(key, "unreachable", "its data could not be reached")
 
     def _order(self, do: str, **words: Any) -> None:
+        self._orders.append({"do": do, **words})
+
+    def flush(self) -> None:
+        orders, self._orders = self._orders, []
         if self.keeper is not None:
-            self.machine.after(SOCKET_S, self.keeper.obey, self, {"do": do, **words})
+            for order in orders:
+                self.machine.after(SOCKET_S, self.keeper.obey, self, order)
 
     # --- the server ---
 
-    def _pump(self) -> None:
-        """Call home if there is a reason: on the first line, or, with news beside a held call, on the second."""
-        while self.alive and not self._resting and agent.next_call(self.state, self.machine.boottime()):
-            self._sync()
+    def keep_progress(self) -> None:
+        """Files are looked at when they change: see uploader.py."""
 
-    def _sync(self) -> None:
+    def may_call(self) -> bool:
+        return not self._resting
+
+    def call(self) -> None:
         machine = self.machine
         granted = machine.granted
         facts = Facts(granted.cpus, granted.memory_bytes, granted.gpus, machine.name)
@@ -220,7 +234,7 @@ class SimAgent:
 
     def _turned_away(self, seq: int, request: SyncRequest, url: str, pointed: bool, error: BaseException) -> None:
         """As server_link/http.py does it: the leader that a server points to is asked at once, but only once."""
-        if not self.alive:
+        if not self.alive():
             return
         if isinstance(error, NotLeader):
             self._servers.pointed_to(error.leader)
@@ -232,16 +246,13 @@ class SimAgent:
         self._failed(seq, error)
 
     def _answered(self, seq: int, reply: Reply) -> None:
-        if self.alive:
+        if self.alive():
             call = self._calls.pop(seq)
             self.simulation.oracle.turns.answered(self.machine.name, call.sent_at, reply.duties)
             if reply.lease_left_s is not None:
                 self.simulation.oracle.granted(self.machine.name, call.sent_at, reply.lease_left_s)
-            if reply.leave and not self.state.tasks:
-                self.machine.retire()  # The real agent ends itself, and whoever started it ends the rest.
-                return
-            self._take(agent.Answered(self._over_the_wire(reply), seq))
-            node_features.heard(self.state, reply.more)
+            self.turn.answered(seq, self._over_the_wire(reply))
+            self._pump()
 
     def notice(self, seconds_left: float) -> None:
         """The platform warns: this machine will go."""
@@ -259,7 +270,8 @@ class SimAgent:
             self._resting = True
             least_s, most_s = RETRY_S
             self.machine.after(self.world.between(least_s, 1.0 if self._servers.several else most_s), self._rested)
-        self._take(agent.Superseded() if isinstance(error, StaleAgent) else agent.NotAnswered(seq))
+        self.turn.not_answered(seq, superseded=isinstance(error, StaleAgent))
+        self._pump()
 
     def _rested(self) -> None:
         self._resting = False
@@ -276,7 +288,7 @@ class SimAgent:
         return saved is not None and bool(saved.directory.files)
 
     def _salvage(self, key: str, end: str) -> None:
-        if self.alive:
+        if self.alive():
             self.files.salvage(key, end)
 
     def next_key(self, key: str, step: int) -> str:
@@ -297,12 +309,17 @@ class SimAgent:
     # --- output ---
 
     def _flush(self) -> None:
-        if self.alive:
+        if self.alive():
             self._ship()
             if self.state.progress or self.state.notice:
                 self._take(agent.Ticked())
             self._pump()
             self.machine.after(FLUSH_EVERY_S, self._flush)
+
+    def ship(self) -> None:
+        """What is over is shipped at once, all else now and then."""
+        if self.state.draining:
+            self._ship()
 
     def _ship(self) -> None:
         if self._shipping or self.mark is None:
@@ -328,7 +345,7 @@ class SimAgent:
             self.machine.after(self.world.between(0.002, 0.05), self._put, key, pieces, ranges, self.mark)
 
     def _put(self, key: str, pieces: dict[int, Piece], ranges: list[OutputRange], mark: str) -> None:
-        if not self.alive:
+        if not self.alive():
             return
         self._shipping = False
         try:

@@ -167,7 +167,7 @@ class Machine:
         if self.agent is not None and self.up and not self.asleep:
             self.world.tell(self.name, f"agent {self.agent.epoch} died")
             self.upset += 1
-            self.agent.end()
+            self.agent.die()
 
     def kill_keeper(self) -> None:
         keeper = self.keeper

@@ -161,7 +161,7 @@ class SimUploader:
 
     def _turn(self) -> None:
         """Begin to put by what was closed. It takes a moment, in which more may happen."""
-        if not self.agent.alive or self._copying:
+        if not self.agent.alive() or self._copying:
             return
         puts_by = any(each.put_by in (COPY, UNSURE) for each in self._charges.values())
         self._hear(self._draw(COPIES_IN_S) if puts_by else 0.0)
@@ -193,7 +193,7 @@ class SimUploader:
         return (file.signature, file.held, file.writer is not None) if file else None
 
     def _tell(self, events: list[SimSeen], began: Mapping[tuple[str, str], Any]) -> None:
-        if not self.agent.alive:
+        if not self.agent.alive():
             return
         self._copying = False
         ended = self._ended({each.task for each in events})
@@ -285,7 +285,7 @@ class SimUploader:
             self.machine.after(max(0.0, at_s - self._now()) + 1e-6, self._look, charge, at_s)
 
     def _look(self, charge: SimTaskFiles, at_s: float) -> None:
-        if not self.agent.alive or charge.look_at_s != at_s or self._charges.get(charge.key) is not charge:
+        if not self.agent.alive() or charge.look_at_s != at_s or self._charges.get(charge.key) is not charge:
             return
         charge.look_at_s = None
         if charge.end and self._events and not self._copying:
@@ -384,7 +384,7 @@ class SimUploader:
         found: dict[str, Signature],
         mark: str,
     ) -> None:
-        if not self.agent.alive:
+        if not self.agent.alive():
             return
         self._storing = False
         if self._charges.get(charge.key) is charge:
