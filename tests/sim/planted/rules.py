@@ -29,6 +29,7 @@ from headway_agent.decide import decide as decisions
 from headway_agent.decide import storage_moved, sync_request
 from headway_agent.keeper import table as keeper_table
 from headway_agent.keeper.turn import KeeperTurn
+from headway_agent.loop import turn
 from headway_wire.sync import Report
 from headway_wire.tasks import split_key, task_key
 
@@ -126,7 +127,7 @@ def _no_go() -> Iterator[None]:
         return [*acts, decisions.Go(fact.task, (), None)] if isinstance(fact, decisions.Held) else acts
 
     old = decisions.decide
-    with _put(decisions, "decide", decide):
+    with _put(turn, "decide", decide):
         yield
 
 
@@ -342,7 +343,7 @@ def _short_patience() -> Iterator[None]:
 
     with (
         _put(vars(decisions)["unconfirmed_files"], "settled", settled),
-        _put(sync_request, "_say_unkept", lambda *_: None),
+        _put(sync_request, "_with_unkept", lambda _state, _task, outcome: outcome),
     ):
         yield
 
