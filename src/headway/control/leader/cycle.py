@@ -306,6 +306,9 @@ class Cycle:
         """Let other threads see what is saved. What is in doubt is not shown: it is read again first."""
         if not self.doubtful:
             self.snapshot = next_snapshot(self.snapshot, self.book)
+            if self.book.troubled:  # Whoever hears of it by an event finds it here.
+                self.book.troubled = False
+                self.snapshot = with_troubles(self.snapshot, self.troubles, self.sessions)
 
     def _enter_new(self, tx: Transaction, committed: Committed) -> None:
         accepted = [change.job for change in tx.new if change.job.id not in committed.stale]

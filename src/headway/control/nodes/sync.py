@@ -321,6 +321,7 @@ def _troubles(tx: Transaction, session: Session, troubles: Iterable[Trouble]) ->
             data = {"node": session.node, "what": what, "detail": detail}
             kind = LIMITS.get(what.partition(" of ")[0], "StorageFailed")
             tx.say(Event(kind, tx.now, *_of_whom(tx, session, what), data=data))
+    tx.book.troubled = tx.book.troubled or session.troubles != found
     session.troubles = found
 
 

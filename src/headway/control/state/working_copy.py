@@ -73,6 +73,7 @@ class WorkingCopy:
     touched: set[NodeId] = field(default_factory=set)  # Nodes whose duties may have changed since the last publishing.
     changed_jobs: set[JobId] = field(default_factory=set)  # Since the last snapshot; see views/snapshot.py.
     changed_nodes: set[NodeId] = field(default_factory=set)  # They, or what holds a place there.
+    troubled: bool = False  # What nodes complain of has changed since it was last shown.
     features: Features = NONE
     tables: dict[str, Mapping[Key, Any]] = field(default_factory=dict)  # Held rows. Replaced, never changed.
     memories: dict[str, Any] = field(default_factory=dict)  # What features remember beside them, by feature.

@@ -51,7 +51,7 @@ class Snapshot:
     orders: Mapping[str, NodeOrder] = field(default_factory=dict)
     tables: Mapping[str, Mapping[Key, Any]] = field(default_factory=dict)  # Of features.
     troubles: Troubles = field(default_factory=dict)  # As of the last look at the clock.
-    node_troubles: Mapping[NodeId, Troubles] = field(default_factory=dict)
+    node_troubles: Mapping[NodeId, Troubles] = field(default_factory=dict)  # As they were last told.
 
     def active(self, job: JobId) -> Job | None:
         """A job that starts, runs or stops."""
