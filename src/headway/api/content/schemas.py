@@ -76,7 +76,10 @@ _PROGRESS: Schema = obj(
     account=obj(unit=TEXT, total=LOSS, by_cause={"type": "object", "additionalProperties": LOSS}, attempts=array(LOSS)),
     artifacts=obj(files=WHOLE, bytes=WHOLE),
 )
-_DETAIL: Schema = {"allOf": [SUMMARY, obj(spec=SPEC, attempts=array({"type": "object"}), hint=TEXT), _PROGRESS]}
+_REQUEST: Schema = {**TEXT, "description": "the call that submitted it; events and the server's log repeat it"}
+_DETAIL: Schema = {
+    "allOf": [SUMMARY, obj(spec=SPEC, attempts=array({"type": "object"}), hint=TEXT, request=_REQUEST), _PROGRESS]
+}
 
 
 def event_schema(kinds: Iterable[str]) -> Schema:

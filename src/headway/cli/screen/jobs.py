@@ -66,7 +66,7 @@ def job(output: Output, detail: Shown, now: float) -> str:
         ("project", f"{detail['project']}, queue {detail['queue']}, priority {detail['priority']}"),
         ("user", detail.get("user") or ""),
         ("tags", ", ".join(f"{key}={value}" for key, value in dict(detail.get("tags") or {}).items())),
-        ("submitted", f"{show_duration(now - detail['submitted_at'])} ago"),
+        ("submitted", f"{show_duration(now - detail['submitted_at'])} ago{_by_call(detail)}"),
         ("ran", ran(detail, now)),
         ("retries", _retries(detail, spec)),
         ("retry of", detail.get("retry_of") or ""),
@@ -311,3 +311,8 @@ def _quote(word: str) -> str:
     import shlex
 
     return shlex.quote(word)
+
+
+def _by_call(detail: Shown) -> str:
+    """By which call it was submitted: `headway events --request` and the server's log tell what came of that."""
+    return f", call {detail['request']}" if detail.get("request") else ""

@@ -99,6 +99,7 @@ def detail(
         "losses": {**asdict(standing(job)), "sentence": explain.explain_losses(job)},
         "hint": explain.hint_for(job) if job.state in (State.FAILED, State.CANCELLED) else "",
         "retry_of": job.retry_of,
+        "request": next((event.request for event in store.events(0, 1, job.id)), ""),
         "log_bytes": sum(piece.end - piece.start for piece in ranges),
     }
 
