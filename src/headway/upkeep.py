@@ -17,7 +17,7 @@ from headway.wiring import is_shared, key_ring, look_at_storage, open_storage, o
 
 def migrate(resolved: Resolved, home: Home) -> str:
     """Bring the tables of the database to this version, and say which that is."""
-    from headway.features.loading import load
+    from headway.features.catalog import load
     from headway.store.sql import schema
     from headway.store.sql.store import SqlStore
 
@@ -74,7 +74,7 @@ def restore(resolved: Resolved, home: Home, of: Path, allow_missing: bool = Fals
     """Fill an empty database and storage from a copy; what is missing in it is found before anything is written."""
     from headway.control.access.signing_keys import CHECK
     from headway.control.server import backup
-    from headway.features import loading as features
+    from headway.features import catalog as features
     from headway.store.migrate import migrate as bring_to
     from headway.store.sql.databases import Database
     from headway.store.sql.dump import check_empty, load, rows_of

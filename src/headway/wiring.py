@@ -297,7 +297,7 @@ def read_keys(path: str) -> dict[str, str]:
 
 def open_store(settings: Settings, home: Home) -> Any:
     """The store; one that other servers may share is not migrated by the way."""
-    from headway.features.loading import load
+    from headway.features.catalog import load
     from headway.store.sql.store import SqlStore
 
     return SqlStore.open(store_url(settings, home), migrating=not is_shared(settings), layouts=load().layouts)
@@ -321,7 +321,7 @@ def assemble(
     from headway.control.leader.election import Away
     from headway.control.server.safe_log import hide
     from headway.engines.agent_zip import build
-    from headway.features.loading import load
+    from headway.features.catalog import load
     from headway.store.protocol import ServerSeen
 
     settings = resolved.settings

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.api.web import rights
-from headway.features.loading import load
+from headway.features.catalog import load
 from tests.api.serving import Answer, Serving
 
 RIGHTS = dict(rights.RIGHTS)

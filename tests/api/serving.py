@@ -24,7 +24,7 @@ from headway.control.leader.election import Away
 from headway.control.leader.thread import ControlThread
 from headway.control.state.feature import Features
 from headway.core.model import Pool
-from headway.features.loading import load
+from headway.features.catalog import load
 from headway.settings import Settings
 from headway.storage.folder import FolderStorage
 from headway.storage.protocol import Storage

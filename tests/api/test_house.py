@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.core.scheduling.shares import Use
-from headway.features.loading import load
+from headway.features.catalog import load
 from headway.store.sql.store import SqlStore
 from tests.api.serving import Serving
 

@@ -10,7 +10,7 @@ from headway.control.state.transaction import Command
 from headway.control.views.snapshot import Published
 from headway.core.model import Pool
 from headway.core.protocol import read_sync
-from headway.features.loading import load
+from headway.features.catalog import load
 from headway.settings import Settings
 from headway.store.protocol import Store
 from tests.builders import ENGINES, NOW

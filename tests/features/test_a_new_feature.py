@@ -15,7 +15,7 @@ from headway import features
 from headway.cli.main import COMMANDS, with_features
 from headway.control.state.feature import Features
 from headway.control.state.working_copy import read_book
-from headway.features.loading import load
+from headway.features.catalog import load
 from headway.sim.run import Simulation
 from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Store

@@ -21,7 +21,7 @@ from headway.control.access.sealing import KeyRing
 from headway.control.access.signing_keys import house_of_before, signer_of
 from headway.core.access.tokens import LABELS, NODE, derived
 from headway.core.errors import OperatorError
-from headway.features.loading import load
+from headway.features.catalog import load
 from headway.features.secrets.tables import SECRETS
 from headway.store.sql.store import SqlStore
 from tests.living import Living

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from headway.core.errors import OperatorError
-from headway.features.loading import load
+from headway.features.catalog import load
 from headway.store.conformance.suite import StoreConformance, a_job, change, ids, numbers, save
 from headway.store.conformance.tables import SPECIMENS
 from headway.store.migrate import migrate

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
 from headway.core.errors import Unavailable
-from headway.features.loading import load
+from headway.features.catalog import load
 from headway.store.conformance.suite import a_job, change, ids, numbers, save
 from headway.store.migrate import config, migrate
 from headway.store.protocol import Batch, Store

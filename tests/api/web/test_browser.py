@@ -18,7 +18,7 @@ from wsproto.events import AcceptConnection, CloseConnection, RejectConnection, 
 from headway.api.web.feature_routes import FeatureRoutes, Socket, StaticFiles
 from headway.control.state.feature import Feature, Features
 from headway.core.access.actor import Right
-from headway.features.loading import load
+from headway.features.catalog import load
 from tests.api.serving import TOKEN, Serving
 from tests.waiting import PATIENCE_S
 

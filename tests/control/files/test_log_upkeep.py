@@ -16,7 +16,7 @@ from headway.control.files.log_upkeep import ORPHAN_S, REST_S, SWEEP_EVERY_S, Ho
 from headway.control.jobs.commands import ForgetJob, Submit
 from headway.control.state.transaction import Command
 from headway.core.errors import NotFound, Unavailable
-from headway.features.loading import load
+from headway.features.catalog import load
 from headway.settings import Settings
 from headway.storage.folder import FolderStorage
 from headway.storage.protocol import Kept

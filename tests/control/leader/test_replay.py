@@ -12,7 +12,7 @@ import pytest
 from headway.control.leader import cycle
 from headway.control.leader.replay import replay
 from headway.control.leader.turn_dumps import TurnDumps
-from headway.features.loading import load
+from headway.features.catalog import load
 from headway.store.memory.store import MemoryStore
 from headway.store.protocol import Store
 from headway.store.sql.store import SqlStore

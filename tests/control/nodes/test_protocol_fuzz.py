@@ -26,7 +26,7 @@ from headway.control.nodes.sync import StaleAgent
 from headway.core.errors import BadInput, HeadwayError, NotAllowed, Unavailable, Unfinished
 from headway.core.model import Pool, State
 from headway.core.protocol import read_sync
-from headway.features.loading import load
+from headway.features.catalog import load
 from headway.settings import Settings
 from headway.store.sql.store import SqlStore
 from tests.builders import a_spec

@@ -123,7 +123,11 @@ class Gate:
         """A browser's socket, or a program's: whoever shows no good token is turned away before it is open."""
         given = _given(scope)
         forged = why_forged(scope, scope["state"][COOKIE]) if scope["state"].get(COOKIE) else ""
-        actor = None if forged else self._actor(scope) or await self._services.badges.look(given)
+        try:
+            actor = None if forged else self._actor(scope) or await self._services.badges.look(given)
+        except HeadwayError as error:  # The store is away: nobody is known.
+            await send({"type": "websocket.close", "code": 1013, "reason": error.message[:120]})
+            return
         if actor is None or actor.kind in ("agent", "newcomer"):
             await send({"type": "websocket.close", "code": 1008, "reason": forged or "no valid token"})
             return

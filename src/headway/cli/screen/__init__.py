@@ -1,1 +1,1 @@
-"""What people see: pages of jobs and of the cluster, a followed job, the terminal of a visit."""
+"""What people see: pages of jobs and of the cluster, and a followed job."""

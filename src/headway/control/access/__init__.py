@@ -1,1 +1,1 @@
-"""Who may come in and what they did: accounts, the audit log, secrets, and the keys that seal and sign."""
+"""Who may come in and what they did: accounts, the audit log, and the keys that seal and sign."""

@@ -1,1 +1,1 @@
-"""What people ask of jobs: submitted, stopped, changed, derived from others, planned, scheduled, visited."""
+"""What people ask of jobs: submitted, stopped, changed, derived from others, planned."""

@@ -1,1 +1,1 @@
-"""What users and operators may ask for: descriptions of jobs, pools, queues, schedules and secrets, checked."""
+"""What users and operators may ask for: descriptions of jobs, pools and queues, and what they use, checked."""
