@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headway import features
-from headway.cli.main import COMMANDS, with_features
+from headway.cli.table import COMMANDS, with_features
 from headway.control.state.feature import Features
 from headway.control.state.working_copy import read_book
 from headway.features.catalog import load
@@ -109,7 +109,7 @@ def test_its_page_is_a_command_like_any_other(
     server: Serving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(features, "NAMES", (*features.NAMES, "guestbook"))
-    module, attribute, _ = with_features({"licence": COMMANDS["licence"]})["guestbook"]
+    module, attribute, _ = with_features({"Cluster": {"licence": COMMANDS["licence"]}})["Cluster"]["guestbook"]
     monkeypatch.setenv("HEADWAY_SERVER_URL", server.url)
     monkeypatch.setenv("HEADWAY_TOKEN", TOKEN)
     command = getattr(importlib.import_module(module), attribute)

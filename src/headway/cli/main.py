@@ -1,128 +1,40 @@
-"""The `headway` command: which commands there are, and how every error ends: a sentence, a hint, an exit code."""
+"""The `headway` command, and how every error ends: a sentence, a hint, an exit code."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
+from typing import Any
 
 import click
 
-from headway import __version__, features
+from headway import __version__
 from headway.cli.frame import exits
-from headway.cli.frame.lazy import LazyGroup, Table
+from headway.cli.frame.groups import LazyGroup
+from headway.cli.frame.options import voice_options
 from headway.cli.frame.output import Output
+from headway.cli.table import ALIASES, OLD, SECTIONS
 from headway.core.errors import BadInput, HeadwayError
-
-
-def with_features(table: Table) -> Table:
-    """These commands with those of features, each of which says after which command its own are listed."""
-    rows = list(table.items())
-    for name in reversed(features.NAMES):
-        of = import_module(f"headway.features.{name}")
-        at = next((place + 1 for place, (known, _) in enumerate(rows) if known == of.AFTER), len(rows))
-        rows[at:at] = of.COMMANDS.items()
-    return dict(rows)
-
-
-COMMANDS: Table = with_features(
-    {
-        "run": ("headway.cli.commands.run", "run", "Submit a job and follow it."),
-        "submit": ("headway.cli.commands.run", "submit", "Submit a job and return at once."),
-        "ps": ("headway.cli.commands.jobs", "ps", "List jobs: unfinished ones, and those that ended lately."),
-        "logs": ("headway.cli.commands.logs", "logs", "Show what a job wrote, attempt after attempt."),
-        "describe": (
-            "headway.cli.commands.jobs",
-            "describe",
-            "Show all about a job: its description, attempts and outcome.",
-        ),
-        "events": (
-            "headway.cli.commands.events",
-            "events",
-            "Show what happened to a job, or lately, and the call that each event came of.",
-        ),
-        "why": ("headway.cli.commands.jobs", "why", "Say in one sentence why a job waits, or why it ended."),
-        "stop": ("headway.cli.commands.stop_retry_rm_wait", "stop", "Ask jobs to end, with grace."),
-        "retry": (
-            "headway.cli.commands.stop_retry_rm_wait",
-            "retry",
-            "Try again: at once if the job backs off, as a new job if it ended.",
-        ),
-        "rm": ("headway.cli.commands.stop_retry_rm_wait", "rm", "Delete ended jobs and their logs."),
-        "wait": ("headway.cli.commands.stop_retry_rm_wait", "wait", "Wait until jobs have ended."),
-        "hold": ("headway.cli.commands.hold_set_plan", "hold", "Hold queued jobs until they are released."),
-        "release": ("headway.cli.commands.hold_set_plan", "release", "Release held jobs."),
-        "set": ("headway.cli.commands.hold_set_plan", "set_", "Change queued jobs: priority, queue, limits."),
-        "plan": (
-            "headway.cli.commands.hold_set_plan",
-            "plan",
-            "Say when a job would start; alone, when each waiting job will.",
-        ),
-        "preempt": (
-            "headway.cli.commands.checkpoints",
-            "preempt",
-            "Preempt jobs: each gets notice, saves, and restarts later.",
-        ),
-        "checkpoints": (
-            "headway.cli.commands.checkpoints",
-            "checkpoints",
-            "List the checkpoints of a job; pin those to keep.",
-        ),
-        "fork": (
-            "headway.cli.commands.fork_rerun_diff",
-            "fork",
-            "Submit a new job that begins from a checkpoint of another.",
-        ),
-        "rerun": (
-            "headway.cli.commands.fork_rerun_diff",
-            "rerun",
-            "Submit the same job anew: code, packages, parameters and seed.",
-        ),
-        "diff": ("headway.cli.commands.fork_rerun_diff", "diff", "Show what differs between two jobs."),
-        "artifacts": ("headway.cli.commands.artifacts", "artifacts", "List and fetch the files that a job has kept."),
-        "cp": ("headway.cli.commands.artifacts", "cp", "Copy a file that a job has kept: JOB:PATH DEST."),
-        "queue": (
-            "headway.cli.commands.cluster",
-            "queue",
-            "List, set and remove queues: priority, shares, quotas, pools.",
-        ),
-        "pool": ("headway.cli.commands.cluster", "pool", "List, set and remove pools: where nodes come from."),
-        "licence": ("headway.cli.commands.cluster", "licence", "List and set licences that jobs hold while they run."),
-        "nodes": (
-            "headway.cli.commands.nodes",
-            "nodes",
-            "List the nodes that have called home; cordon, drain and release them.",
-        ),
-        "login": ("headway.cli.commands.login", "login", "Sign in to a shared server."),
-        "logout": ("headway.cli.commands.login", "logout", "Forget the token of a server."),
-        "whoami": ("headway.cli.commands.login", "whoami", "Show who you are signed in as, and what you may do."),
-        "user": ("headway.cli.commands.accounts", "user", "List, make and remove users of a shared server."),
-        "project": ("headway.cli.commands.accounts", "project", "List, make and remove projects, and who is in them."),
-        "token": ("headway.cli.commands.accounts", "token", "Make, list and revoke tokens."),
-        "audit": ("headway.cli.commands.accounts", "audit", "Show who changed what, and what was refused."),
-        "server": ("headway.cli.commands.server", "server", "Start, stop and look at the server of this machine."),
-        "doctor": ("headway.cli.commands.doctor", "doctor", "Look for what is wrong with this installation."),
-        "config": ("headway.cli.commands.config", "config", "Show the settings, and where each value comes from."),
-        "completion": ("headway.cli.about", "completion", "Print the completion script for a shell."),
-        "version": ("headway.cli.about", "version", "Print the version."),
-    }
-)
-ALIASES = {"ls": "ps", "cancel": "stop", "kill": "stop", "launch": "run"}
 
 
 @click.group(
     cls=LazyGroup,
-    table=COMMANDS,
+    sections=SECTIONS,
     aliases=ALIASES,
+    old=OLD,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     no_args_is_help=False,
     invoke_without_command=True,
 )
+@voice_options
 @click.version_option(__version__, prog_name="headway")
 @click.pass_context
-def headway(ctx: click.Context) -> None:
-    """Headway runs training jobs that neither their terminal, their server nor their agent can take down."""
+def headway(ctx: click.Context, /, **voice: Any) -> None:
+    """Headway runs training jobs that neither their terminal, their server nor their agent can take down.
+
+    `headway COMMAND --help` shows a command's flags and examples. The flags below go before a command or after it.
+    """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -16,7 +16,9 @@ from typing import Any
 import click
 
 from headway.cli.frame import exits
-from headway.cli.main import ALIASES, COMMANDS, headway
+from headway.cli.frame.examples import typed
+from headway.cli.main import headway
+from headway.cli.table import ALIASES, SECTIONS
 from headway.core.job.causes import TABLE, Again
 from headway.core.job.states import FOLLOWS, HEARS, MEANS
 from headway.core.spec.job import RESOURCE_KEYS, WORDS
@@ -79,10 +81,12 @@ def text(title: str, says: str, *parts: Sequence[str]) -> str:
 def cli_page() -> str:
     root = click.Context(headway, info_name="headway", max_content_width=110)
     parts: list[Sequence[str]] = [["## Flags of every command", "", *shared_flags(root)]]
-    for name in COMMANDS:
-        command = headway.get_command(root, name)
-        assert command is not None
-        parts += command_parts(command, click.Context(command, root, info_name=name))
+    for section, commands in SECTIONS.items():
+        parts.append([f"## {section}"])
+        for name in commands:
+            command = headway.get_command(root, name)
+            assert command is not None
+            parts += command_parts(command, click.Context(command, root, info_name=name))
     aliases = ", ".join(f"`{alias}` = `{name}`" for alias, name in ALIASES.items())
     parts.append(["## Aliases", "", aliases])
     keys = [*WORDS.says.items(), *((f"resources.{key}", says) for key, says in RESOURCE_KEYS.items())]
@@ -111,9 +115,11 @@ def command_parts(command: click.Command, context: click.Context) -> list[list[s
 
 def own_part(command: click.Command, context: click.Context) -> list[str]:
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    lines = [f"## {context.command_path}", "", f"`{usage}`", "", *help_lines(command)]
+    lines = [f"### {context.command_path}", "", f"`{usage}`", "", *help_lines(command)]
     flags = flags_table(command, context, shared=False)
-    return lines + (["", *flags] if len(flags) > 2 else [])
+    lines += ["", *flags] if len(flags) > 2 else []
+    shown = typed(command.epilog)
+    return lines + (["", "```console", *(f"$ {line}" for line in shown), "```"] if shown else [])
 
 
 def help_lines(command: click.Command) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headway.cli.frame import exits
-from headway.cli.main import ALIASES, COMMANDS
+from headway.cli.table import ALIASES, COMMANDS
 from tests.client.fake_server import FakeServer
 
 

@@ -120,7 +120,7 @@ def _rest(router: APIRouter, services: Services) -> None:
         """Let the token of a node be good for nothing any more. Its engine hands it a new one, where it can."""
         known = services.control.snapshot.nodes.get(node)
         if known is None:
-            raise NotFound(f'no node "{node[:80]}"', "headway nodes")
+            raise NotFound(f'no node "{node[:80]}"', "headway node ls")
         async with revoking:
             services.signing.know(await run_in_threadpool(revoke, services.store, node))
         snapshot = services.control.snapshot

@@ -1,4 +1,4 @@
-"""`headway nodes`: the machines that have called home, and closing them."""
+"""`headway node`: the machines that have called home, and closing them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from typing import Any
 import click
 
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
+from headway.cli.frame.groups import Noun
 from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output
 from headway.cli.screen import jobs as job_pages
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Noun)
+def node() -> None:
+    """Nodes: the machines that have called home."""
+
+
+@node.command(name="ls", epilog=examples("headway node ls", "headway node ls -o json"))
 @output_options
-@click.pass_context
-def nodes(ctx: click.Context, output: Output) -> int:
+def list_nodes(output: Output) -> int:
     """List the nodes that have called home, and what is free on them."""
-    if ctx.invoked_subcommand is not None:
-        return exits.OK
     found = connect(output).nodes()
     output.show({"nodes": found}, lambda: job_pages.nodes(output, found), lambda: [node["id"] for node in found])
     if not found:
@@ -26,7 +30,7 @@ def nodes(ctx: click.Context, output: Output) -> int:
     return exits.OK
 
 
-@nodes.command()
+@node.command(epilog=examples("headway node cordon local-0", "headway node cordon local-0 -q"))
 @click.argument("node")
 @output_options
 def cordon(node: str, output: Output) -> int:
@@ -34,7 +38,7 @@ def cordon(node: str, output: Output) -> int:
     return _close(output, node, "cordon", f"{node} is cordoned")
 
 
-@nodes.command()
+@node.command(epilog=examples("headway node uncordon local-0", "headway node uncordon local-0 --json"))
 @click.argument("node")
 @output_options
 def uncordon(node: str, output: Output) -> int:
@@ -42,7 +46,11 @@ def uncordon(node: str, output: Output) -> int:
     return _close(output, node, "uncordon", f"{node} takes tasks again")
 
 
-@nodes.command()
+@node.command(
+    epilog=examples(
+        "headway node drain local-0", "headway node drain local-0 --stop  # what runs there saves and goes on elsewhere"
+    )
+)
 @click.argument("node")
 @click.option("--stop", is_flag=True, help="Preempt what runs there: it saves and restarts elsewhere.")
 @output_options
@@ -51,7 +59,7 @@ def drain(node: str, stop: bool, output: Output) -> int:
     return _close(output, node, "drain", f"{node} is being drained", stop)
 
 
-@nodes.command()
+@node.command(epilog=examples("headway node release lab-3", "headway node release lab-3 --force"))
 @click.argument("node")
 @click.option("--force", is_flag=True, help="Also while jobs are there: they end there and start elsewhere.")
 @output_options
@@ -62,7 +70,7 @@ def release(node: str, force: bool, output: Output) -> int:
     return exits.OK
 
 
-@nodes.command()
+@node.command(epilog=examples("headway node revoke lab-3", "headway node revoke lab-3 --json"))
 @click.argument("node")
 @output_options
 def revoke(node: str, output: Output) -> int:
@@ -71,7 +79,7 @@ def revoke(node: str, output: Output) -> int:
     Local nodes and ssh hosts are handed a new one within seconds, and go on. A node that was ordered is cut off.
     """
     answer: dict[str, Any] = connect(output).house.revoke_node(node)
-    again = "it is handed a new one" if answer["given_again"] else f"give it back: headway nodes release {node}"
+    again = "it is handed a new one" if answer["given_again"] else f"give it back: headway node release {node}"
     output.show(answer, lambda: f"the token of {node} is revoked; {again}", lambda: [node])
     return exits.OK
 

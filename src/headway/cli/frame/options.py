@@ -16,20 +16,37 @@ from headway.core.units import duration_s, show_duration
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -o, --json, -q, -v and --no-color, and hand the command an Output."""
+VOICE = (
+    click.option(
+        "-o", "--output", "form", metavar="FORM", type=click.Choice(FORMS), help=f"One of {', '.join(FORMS)}."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Same as -o json; errors are JSON too."),
+    click.option("-q", "--quiet", is_flag=True, help="Print names only."),
+    click.option("-v", "--verbose", is_flag=True, help="Say more: retries, and the full trace of an internal error."),
+    click.option("--no-color", is_flag=True, help="Disable colours (as NO_COLOR does)."),
+)
 
-    @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="Output format.")
-    @click.option("--json", "as_json", is_flag=True, help="Same as -o json; errors are JSON too.")
-    @click.option("-q", "--quiet", is_flag=True, help="Print names only.")
-    @click.option("-v", "--verbose", is_flag=True, help="Say more: retries, and the full trace of an internal error.")
-    @click.option("--no-color", is_flag=True, help="Disable colours (as NO_COLOR does).")
+
+def voice_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -o, --json, -q, -v and --no-color."""
+    for option in reversed(VOICE):
+        command = option(command)
+    return command
+
+
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags of every command, which may stand before it too, and hand it an Output."""
+
+    @voice_options
     @functools.wraps(command)
     def with_output(
-        *args: Any, form: str, as_json: bool, quiet: bool, verbose: bool, no_color: bool, **kwargs: Any
+        *args: Any, form: str | None, as_json: bool, quiet: bool, verbose: bool, no_color: bool, **kwargs: Any
     ) -> Any:
-        colour = not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        output = Output("json" if as_json else form, quiet, verbose, colour)
+        before = click.get_current_context().find_root().params
+        as_json = as_json or bool(form is None and before.get("as_json"))
+        form = "json" if as_json else form or before.get("form") or "table"
+        plain = no_color or before.get("no_color") or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        output = Output(form, quiet or before.get("quiet", False), verbose or before.get("verbose", False), not plain)
         return command(*args, output=output, **kwargs)
 
     return with_output

@@ -18,7 +18,7 @@ from headway.core.errors import HeadwayError
 # Control characters (ESC and CSI among them), separators of lines, and marks that turn the direction of writing.
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 PAINT_OR_UNSEEN = re.compile(rf"\x1b\[\d{{1,2}}m|{UNSEEN.pattern}")
-FORMS = ("table", "json", "yaml", "name")
+FORMS = ("table", "wide", "json", "yaml", "name")
 COLOURS = {
     "running": "36",
     "starting": "36",
@@ -46,6 +46,11 @@ class Output:
     def machine(self) -> bool:
         """Whether a program reads it."""
         return self.form in ("json", "yaml")
+
+    @property
+    def wide(self) -> bool:
+        """Whether a table has the columns that most people need not see."""
+        return self.form == "wide"
 
     def show(self, value: Any, human: Callable[[], str], names: Callable[[], Iterable[str]]) -> None:
         """Show one result: the value itself to programs, names when quiet, and the page for people."""

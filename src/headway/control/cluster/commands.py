@@ -184,7 +184,7 @@ class CloseNode:
     def apply(self, tx: Transaction) -> Node:
         known = tx.book.nodes.get(self.node)
         if known is None:
-            raise NotFound(f'no node "{self.node}"', nearest(self.node, tx.book.nodes, "headway nodes"))
+            raise NotFound(f'no node "{self.node}"', nearest(self.node, tx.book.nodes, "headway node ls"))
         closed = self.how != "uncordon"
         node = replace(known, cordoned=closed, draining=self.how == "drain")
         _look_again(tx, known, node)

@@ -25,14 +25,14 @@ class ReleaseNode:
     def apply(self, tx: Transaction) -> Node:
         known = tx.book.nodes.get(self.node)
         if known is None:
-            raise NotFound(f'no node "{self.node}"', nearest(self.node, tx.book.nodes, "headway nodes"))
+            raise NotFound(f'no node "{self.node}"', nearest(self.node, tx.book.nodes, "headway node ls"))
         together = self._together(tx, known)
         jobs = sorted({job.id for node in together for job in tx.book.jobs_on(node.id)})
         if jobs and not self.force:
             named = ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
             raise Conflict(
                 f"{self.node} is in use by {named}",
-                f"`headway nodes drain {self.node}` first; with --force they are ended there and start elsewhere",
+                f"`headway node drain {self.node}` first; with --force they are ended there and start elsewhere",
             )
         for node in together:
             tx.save_node(replace(node, cordoned=True), node.id not in tx.book.shut, tx.book.shut.get(node.id, ""))

@@ -1,6 +1,6 @@
 """Visits: a shell, a command or a port where a job runs."""
 
-AFTER = "cp"
+AFTER = "diff"
 COMMANDS = {
     "exec": (f"{__name__}.pages", "exec_", "Run a command where a job runs."),
     "ssh": (f"{__name__}.pages", "ssh", "Open a shell where a job runs."),
