@@ -315,7 +315,7 @@ def test_artifacts_are_kept_on_failure_too(either: Node, headway_home: Path) -> 
     progress = {"outputs": ["output/", "results/*.csv"]}
     task = node.server.give("job1/1/0", "sh", "-c", write, workdir=str(place), progress=progress)
     assert node.server.outcome(task)["exit_code"] == 3
-    assert set(node.server.artifacts) == {"a b.txt", "two.txt", "results/r.csv"}
+    assert set(node.server.artifacts) == {"a b.txt", "output/two.txt", "results/r.csv"}
     if node.storage:
         assert (node.storage / "jobs/job1/1/output/a b.txt").read_text() == "one\n"
     else:

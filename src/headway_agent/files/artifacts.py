@@ -1,7 +1,7 @@
 """The files that a job keeps: which they are, and how they are stored as whole files in plain paths.
 
-Everything in $HEADWAY_OUTPUT_DIR, and what `outputs` names relative to the working directory. There a leading `output/`
-is left out, so both ways of writing `output/model.pt` give the same artifact.
+An artifact's path is what its rank would call it: from the working directory for what `outputs` names, and from
+$HEADWAY_OUTPUT_DIR for what lies there. Where both have a file of one name, the former is kept below `workdir/`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headway_wire.sync import StoredArtifact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Mapping
 
     from headway_agent.checkpoints.completeness import Signature
     from headway_agent.files.task_files import TaskFiles
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 PIECE_BYTES = 4 << 20
 NAME_BYTES_MAX, KEY_CHARS_MAX = 255, 480
 NAMES_SHOWN_MAX = 3
+OF_WORKDIR = "workdir"
 
 
 def found(charge: TaskFiles, troubles: list[str]) -> dict[str, tuple[str, Signature]]:
@@ -44,13 +45,19 @@ def found(charge: TaskFiles, troubles: list[str]) -> dict[str, tuple[str, Signat
         if not matching and charge.end == ENDED_WELL and not charge.index:
             troubles.append(f"{pattern}: nothing is there")  # Perhaps misspelt: all that it did would be lost silently.
         for path, each in matching.items():
-            name = path[len("output/") :] if path.startswith("output/") else path
-            if name not in files and not _older_than_the_task(charge, each[1]):
-                files[name] = each
+            if not _older_than_the_task(charge, each[1]):
+                files[path_beside(files, path, each[0])] = each
     for name in [name for name in files if not _storable(name)]:
         troubles.append(f"{name[:80]!r} {UNKEPT} under this name")
         del files[name]
     return files
+
+
+def path_beside(files: Mapping[str, tuple[str, Signature]], path: str, file: str) -> str:
+    """The path under which a file of the working directory is kept beside these: its own, unless that is another's."""
+    while path in files and files[path][0] != file:
+        path = f"{OF_WORKDIR}/{path}"
+    return path
 
 
 def _matching(cwd: str, pattern: str, troubles: list[str]) -> dict[str, tuple[str, Signature]]:

@@ -84,3 +84,36 @@ def test_a_file_that_changes_while_it_is_read_leaves_what_was_stored_before(
         kept.store()
     assert kept.stored() == b"1" * 5_000_000
     assert os.listdir(f"{kept.folder.path}/.drafts") == []
+
+
+def test_a_path_is_what_the_rank_called_it(tmp_path: Path) -> None:
+    charge = running_in(tmp_path, outputs=["output", "results/*.csv", "./logs/"])
+    for path in ("work/output/a.txt", "work/results/r.csv", "work/logs/x", "task/output/b.txt"):
+        put(tmp_path / path)
+    assert set(artifacts.found(charge, [])) == {"output/a.txt", "results/r.csv", "logs/x", "b.txt"}
+
+
+def test_two_files_of_one_name_are_both_kept(tmp_path: Path) -> None:
+    charge = running_in(tmp_path, outputs=["model.pt", "output", "*.pt"])
+    for path in ("task/output/model.pt", "task/output/output/a", "work/model.pt", "work/output/a"):
+        put(tmp_path / path)
+    kept = artifacts.found(charge, [])
+    found = {path: Path(file).relative_to(tmp_path).as_posix() for path, (file, _) in kept.items()}
+    assert found == {
+        "model.pt": "task/output/model.pt",
+        "output/a": "task/output/output/a",
+        "workdir/model.pt": "work/model.pt",
+        "workdir/output/a": "work/output/a",
+    }
+
+
+def running_in(home: Path, outputs: list[str]) -> TaskFiles:
+    (home / "task").mkdir()
+    charge = TaskFiles("job1/1/0", str(home / "task"), 1)
+    charge.cwd, charge.outputs = str(home / "work"), outputs
+    return charge
+
+
+def put(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("content")
