@@ -28,6 +28,9 @@ def test_of_each_path_the_newest_attempts_file_is_chosen() -> None:
     with pytest.raises(NotFound) as missing:
         choose(found, ["output/a.pt"])
     assert missing.value.hint == 'did you mean "output/a"?'
+    with pytest.raises(NotFound) as elsewhere:
+        choose(found, ["results/deep/down/c"])
+    assert elsewhere.value.hint == 'did you mean "output/b/c"?'
     with pytest.raises(NotFound, match="attempt 9 has kept nothing") as missing:
         choose(found, (), attempt=9)
     assert missing.value.hint == "there are artifacts of attempt 1, 2"

@@ -40,14 +40,33 @@ def choose(found: Sequence[Artifact], paths: Sequence[str], attempt: int | None 
         plain = wanted.strip("/")
         matching = [each for each in all_of_them if _below(str(each["path"]), plain)]
         if not matching:
-            import difflib
-
-            near = difflib.get_close_matches(plain, [str(each["path"]) for each in all_of_them], n=1)
+            near = nearest([str(each["path"]) for each in all_of_them], plain)
             raise NotFound(
-                f'no artifact "{wanted[:200]}"', f'did you mean "{near[0]}"?' if near else "headway artifacts ls JOB"
+                f'no artifact "{wanted[:200]}"', f'did you mean "{near}"?' if near else "headway artifacts ls JOB"
             )
         chosen += [each for each in matching if each not in chosen]
     return chosen
+
+
+def nearest(paths: Sequence[str], wanted: str) -> str:
+    """The path that may have been meant: of the same name elsewhere, else one that is spelt much like it."""
+    import difflib
+
+    name = wanted.rsplit("/", 1)[-1]
+    named_so = [path for path in paths if path.rsplit("/", 1)[-1] == name]
+    return next(iter(named_so or difflib.get_close_matches(wanted, paths, n=1)), "")
+
+
+def in_the_way(chosen: Sequence[Artifact], places: Sequence[str]) -> list[str]:
+    """Those of the places at which something else stands already than the artifact that would go there."""
+    pairs = zip(chosen, places, strict=True)
+    return [place for artifact, place in pairs if os.path.lexists(place) and not _is_here(artifact, place)]
+
+
+def _is_here(artifact: Artifact, place: str) -> bool:
+    wanted = str(artifact.get("sha256") or "")
+    same_size = os.path.isfile(place) and os.path.getsize(place) == artifact["size"]
+    return bool(wanted) and same_size and hash_file(place) == wanted
 
 
 def _below(path: str, wanted: str) -> bool:
@@ -78,7 +97,7 @@ def fetch(
     if os.path.isdir(place):
         raise BadInput(f"{place} is a directory", "choose another place")
     wanted = str(artifact.get("sha256") or "")
-    if os.path.isfile(place) and os.path.getsize(place) == artifact["size"] and wanted and hash_file(place) == wanted:
+    if _is_here(artifact, place):
         on_bytes(int(artifact["size"]))
         return place
     part = place + ".part"

@@ -125,6 +125,24 @@ def test_artifacts_are_listed_fetched_and_copied(job: str, fake: FakeServer, hea
     assert headway("cp", "j1", ".").code == 2
 
 
+def test_a_file_of_mine_is_not_overwritten_unless_i_say_so(
+    job: str, fake: FakeServer, headway: Callable, place: Path
+) -> None:
+    for path in ("a.txt", "b.txt"):
+        sha256 = hashlib.sha256(b"theirs").hexdigest()
+        made = {"attempt": 1, "task": 0, "path": path, "size": 6, "sha256": sha256, "at": time.time()}
+        fake.artifacts.setdefault("j1", []).append(made)
+        fake.contents[path] = b"theirs"
+    (place / "b.txt").write_text("mine")
+    refused = headway("artifacts", "get", job)
+    assert (refused.code, (place / "b.txt").read_text()) == (2, "mine")
+    assert "b.txt would be overwritten; nothing was fetched" in refused.err
+    assert not (place / "a.txt").exists()
+    assert headway("artifacts", "get", job, "--force").code == 0
+    assert (place / "b.txt").read_text() == "theirs"
+    assert headway("artifacts", "get", job).code == 0  # What is here and the same is in nobody's way.
+
+
 def test_the_flags_become_words_of_the_job(fake: FakeServer, headway: Callable, place: Path) -> None:
     flags = ["--param", "lr=0.1", "--seed", "7", "--input", "data=x.csv", "--input", "web=https://h/x"]
     flags += ["--volume", "scratch=/mnt", "--outputs", "output/", "--checkpoint-keep", "5", "--notice-signal", "usr1"]

@@ -48,18 +48,26 @@ def list_artifacts(job: str, attempt: int | None, output: Output) -> int:
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
 @click.option("-C", "--directory", default=".", metavar="DIR", help="Where they go. [default: here]")
 @attempt_option
+@click.option("--force", is_flag=True, help="Overwrite files of yours that are there and differ.")
 @output_options
-def get(job: str, paths: Sequence[str], directory: str, attempt: int | None, output: Output) -> int:
+def get(job: str, paths: Sequence[str], directory: str, attempt: int | None, force: bool, output: Output) -> int:
     """Fetch files that a job has kept: all, or those named; a directory stands for what is in it.
 
-    What broke off is resumed, and each file is checked by its hash before it appears under its name.
+    What broke off is resumed, and each file is checked by its hash before it appears under its name. A file of yours
+    that differs is left alone, and then nothing is fetched, unless --force is given.
     """
-    from headway.client.artifacts import choose, place_of
+    from headway.client.artifacts import choose, in_the_way, place_of
 
     client = connect(output)
     chosen = choose(client.artifacts(job), paths, attempt)
     apart = len({each.get("task") or 0 for each in chosen}) > 1
     places = [place_of(each, os.path.expanduser(directory), apart) for each in chosen]
+    if not force and (standing := in_the_way(chosen, places)):
+        others = f" and {len(standing) - 1:,} more" if len(standing) > 1 else ""
+        raise BadInput(
+            f"{standing[0]}{others} would be overwritten; nothing was fetched",
+            "-C DIR fetches into another directory, --force overwrites",
+        )
     return _fetch(client, job, chosen, places, output)
 
 
