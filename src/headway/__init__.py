@@ -9,27 +9,61 @@ from __future__ import annotations
 import os
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # For editors and type checkers; _PLACES says the same to the interpreter.
     from typing import Any
+
+    from headway.client.calls import CallFailed, Executor, FunctionCall, as_completed, job
+    from headway.client.sdk import Client, JobHandle, submit
+    from headway.core.errors import (
+        BadInput,
+        Conflict,
+        HeadwayError,
+        NotAllowed,
+        NotFound,
+        OperatorError,
+        Unavailable,
+        UserError,
+    )
+    from headway.training.progress import (
+        Checkpointable,
+        Notice,
+        Resume,
+        checkpoint,
+        log,
+        params,
+        resume,
+        stop_requested,
+    )
 
 __version__ = "0.1.0"
 
+__all__ = [
+    # Jobs.
+    "submit", "Client", "JobHandle",
+    # Functions as jobs.
+    "job", "Executor", "FunctionCall", "as_completed",
+    # What goes wrong.
+    "HeadwayError", "UserError", "BadInput", "NotFound", "NotAllowed", "Conflict", "OperatorError", "Unavailable",
+    "CallFailed",
+    # Inside a job.
+    "resume", "Resume", "checkpoint", "Checkpointable", "log", "params", "stop_requested", "Notice",
+]  # fmt: skip
+
 _PLACES = {
-    "Client": "headway.client.sdk",
-    "JobHandle": "headway.client.sdk",
-    "submit": "headway.client.sdk",
-    "Executor": "headway.client.calls",
-    "as_completed": "headway.client.calls",
-    "job": "headway.client.calls",
-    "Checkpointable": "headway.training.progress",
-    "Notice": "headway.training.progress",
-    "Resume": "headway.training.progress",
-    "checkpoint": "headway.training.progress",
-    "log": "headway.training.progress",
-    "params": "headway.training.progress",
-    "resume": "headway.training.progress",
-    "stop_requested": "headway.training.progress",
-}
+    **dict.fromkeys(("Client", "JobHandle", "submit"), "headway.client.sdk"),
+    **dict.fromkeys(("CallFailed", "Executor", "FunctionCall", "as_completed", "job"), "headway.client.calls"),
+    **dict.fromkeys(
+        (
+            "BadInput", "Conflict", "HeadwayError", "NotAllowed", "NotFound", "OperatorError", "Unavailable",
+            "UserError",
+        ),
+        "headway.core.errors",
+    ),
+    **dict.fromkeys(
+        ("Checkpointable", "Notice", "Resume", "checkpoint", "log", "params", "resume", "stop_requested"),
+        "headway.training.progress",
+    ),
+}  # fmt: skip
 
 if not os.path.isdir(os.path.join(os.path.dirname(__file__), "client")):
     from pkgutil import extend_path
@@ -51,3 +85,8 @@ def __getattr__(name: str) -> Any:
         raise
     found = globals()[name] = getattr(module, name)  # Once: a training asks for `headway.log` at every step.
     return found
+
+
+def __dir__() -> list[str]:
+    """The public names too, though they are not loaded yet."""
+    return sorted({*globals(), *__all__})

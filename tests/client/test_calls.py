@@ -44,6 +44,30 @@ class Counting(headway.Checkpointable):
         return self.number
 
 
+class ShapeError(Exception):
+    """Its constructor wants more than Exception gives it back: it is pickled, and never loaded."""
+
+    def __init__(self, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+        super().__init__(f"bad shape {found}, wanted {wanted}")
+        self.found = found
+
+
+class Holding(Exception):
+    """Cannot even be pickled."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.lock = threading.Lock()
+
+
+def misshape() -> None:
+    raise ShapeError((2, 3), (4,))
+
+
+def hold() -> None:
+    raise Holding("all mine")
+
+
 def packed(folder: Path, function: Any, *args: Any, **kwargs: Any) -> ReadBundle:
     folder.mkdir()
     return calls._pack(folder, function, [(args, kwargs)])
@@ -67,7 +91,41 @@ def test_what_is_raised_comes_back(tmp_path: Path) -> None:
     code, told = run(tmp_path / "b")
     assert code == 1
     assert isinstance(told["error"], KeyError)
-    assert 'raise KeyError("gone")' in told["trace"]
+    _, error = calls.read_result(str(tmp_path / "b/output/result.pkl"), "j1")
+    assert isinstance(error, KeyError)
+    assert isinstance(error.__cause__, headway.CallFailed)
+    assert error.__cause__.job == "j1"
+    assert 'raise KeyError("gone")' in error.__cause__.trace
+
+
+@pytest.mark.parametrize(
+    ("function", "said", "why"),
+    [
+        (misshape, "ShapeError: bad shape (2, 3), wanted (4,)", "cannot be unpickled here: TypeError"),
+        (hold, "Holding: all mine", "cannot be pickled there"),
+    ],
+)
+def test_an_exception_that_does_not_survive_the_way_is_told_in_words(
+    tmp_path: Path, function: Any, said: str, why: str
+) -> None:
+    packed(tmp_path / "b", function)
+    environ = {"PATH": os.environ["PATH"], "HEADWAY_OUTPUT_DIR": str(tmp_path / "b/output")}
+    done = subprocess.run([sys.executable, "-S", "run_call.py", "calls/0.pkl"], cwd=tmp_path / "b", env=environ)
+    assert done.returncode == 1
+    _, error = calls.read_result(str(tmp_path / "b/output/result.pkl"), "j1")
+    assert isinstance(error, headway.CallFailed)
+    assert said in str(error)
+    assert "job j1" in str(error)
+    assert why in str(error)
+    assert (error.job, error.raised.rpartition(".")[2]) == ("j1", said.split(":")[0])
+    assert f"in {function.__name__}" in error.trace
+
+
+def test_a_result_that_cannot_be_loaded_here_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "result.pkl"
+    path.write_bytes(calling.head() + b"cnosuchmodule\nThing\n.")
+    with pytest.raises(headway.CallFailed, match="job j1 returned cannot be unpickled here: ModuleNotFoundError"):
+        calls.read_result(str(path), "j1")
 
 
 def test_a_result_that_cannot_be_pickled_is_an_error_that_can(tmp_path: Path) -> None:

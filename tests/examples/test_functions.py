@@ -14,6 +14,17 @@ from tests.living import Living
 pytestmark = pytest.mark.real
 
 
+class OutOfRange(Exception):
+    def __init__(self, number: int, limit: int) -> None:
+        super().__init__(f"{number} is over {limit}")
+
+
+def limited(number: int) -> int:
+    if number > 9:
+        raise OutOfRange(number, 9)
+    return number
+
+
 def square(number: int) -> int:
     if number < 0:
         raise ValueError("negative")
@@ -37,3 +48,11 @@ def test_calls_come_back_with_their_results(executor: calls.Executor, tmp_path: 
     with pytest.raises(ValueError, match="negative"):
         jobs[2].result()
     assert any("ValueError" in line for line in jobs[2].logs())
+
+
+def test_an_exception_that_cannot_be_unpickled_tells_what_it_was(executor: calls.Executor) -> None:
+    job = executor.submit(limited, 10)
+    with pytest.raises(headway.CallFailed, match=f"OutOfRange: 10 is over 9 .in job {job.id}") as failed:
+        job.result(600)
+    assert "raise OutOfRange(number, 9)" in failed.value.trace
+    assert failed.value.job == job.id

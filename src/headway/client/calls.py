@@ -31,16 +31,22 @@ Value = TypeVar("Value")
 RUNNER = "run_call.py"
 OUTPUTS = ["output"]
 LOOK_EVERY_S = 0.5
+ENDS = ("succeeded", "failed", "cancelled")
 WORDS = {"timeout": "max_duration", "mem": "memory"}
 
 
 class CallFailed(HeadwayError):
-    """The call raised, or its job ended without a result."""
+    """A call raised what cannot be brought here, or its job ended without a result.
+
+    `job` is the job's id, `raised` the type of what was raised (empty where nothing was), `trace` the trace of the job.
+    """
 
     kind = "call-failed"
 
-    def __init__(self, message: str, trace: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, hint: str = "", *, job: str = "", raised: str = "", trace: str = "") -> None:
+        super().__init__(message, hint)
+        self.job = job
+        self.raised = raised
         self.trace = trace
 
 
@@ -48,41 +54,80 @@ class FunctionCall(JobHandle, Generic[Value]):
     """A job that is a call: what it returned can be asked for."""
 
     def result(self, timeout_s: float | None = None) -> Value:
-        """Wait for what the call returned. What it raised is raised here, with the trace of the job as its cause."""
-        told = self._told(timeout_s)
-        if "error" in told:
-            raise told["error"] from CallFailed(
-                f"in job {self.id}:\n{told.get('trace') or ''}", told.get("trace") or ""
-            )
-        value: Value = told["value"]
+        """Wait for what the call returned. What it raised is raised here, with the trace of the job as its cause.
+
+        CallFailed tells of an exception that cannot be unpickled here, and of a job that ended without a result;
+        TimeoutError says that the time is up.
+        """
+        told, error = self._told(timeout_s)
+        if error is not None:
+            raise error
+        value: Value = told
         return value
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
         """What the call raised, or None."""
         try:
-            error: BaseException | None = self._told(timeout_s).get("error")
+            return self._told(timeout_s)[1]
         except CallFailed as failed:
             return failed
-        return error
 
     def done(self) -> bool:
-        return self.wait(0.0) in ("succeeded", "failed", "cancelled")
+        """Whether its job has ended."""
+        return self.wait(0.0) in ENDS
 
-    def _told(self, timeout_s: float | None) -> dict[str, Any]:
-        state = self.wait(timeout_s)
-        if state not in ("succeeded", "failed", "cancelled"):
+    def _told(self, timeout_s: float | None) -> tuple[Any, BaseException | None]:
+        """What was returned, or what was raised."""
+        if self.wait(timeout_s) not in ENDS:
             raise TimeoutError(f"job {self.id} has not ended within {timeout_s:g} s")
         try:
             (found,) = [
                 each for each in choose(self.artifacts(), ()) if os.path.basename(each["path"]) == calling.RESULT
             ]
         except (ValueError, NotFound):
-            raise CallFailed(f"job {self.id} left no result; it {self.sentence}") from None
+            raise CallFailed(f"job {self.id} left no result; it {self.sentence}", job=self.id) from None
         with tempfile.TemporaryDirectory() as folder:
             path = fetch(self.client, self.id, found, folder, to=os.path.join(folder, calling.RESULT))
-            _pickler()
-            told: dict[str, Any] = calling.load(path)
-        return told
+            return read_result(path, self.id)
+
+
+def read_result(path: str, job: str) -> tuple[Any, BaseException | None]:
+    """What the file of a result says was returned, or raised; an exception that cannot be loaded is told in words."""
+    _pickler()
+    said = calling.read_head(path).get("raised") or {}
+    trouble: Exception | None = None
+    told: dict[str, Any] = {}
+    try:
+        told = calling.load(path)
+    except Exception as error:  # Whatever the constructors of users' classes may raise.
+        trouble = error
+    if not said and trouble is not None:
+        raise CallFailed(
+            f"what job {job} returned cannot be unpickled here: {_in_short(trouble)}",
+            "are the same packages installed here as there?",
+            job=job,
+        ) from trouble
+    if not said:
+        return told["value"], None
+    trace = str(said.get("trace") or "")
+    there = CallFailed(f"in job {job}:\n{trace}", job=job, raised=str(said["type"]), trace=trace)
+    raised = told.get("error")
+    if isinstance(raised, BaseException):
+        raised.__cause__ = there
+        return None, raised
+    why = f"unpickled here: {_in_short(trouble)}" if trouble else "pickled there"
+    failed = CallFailed(
+        f"{said['type']}: {said['message']} (in job {job}; the exception itself cannot be {why})",
+        job=job,
+        raised=str(said["type"]),
+        trace=trace,
+    )
+    failed.__cause__ = there
+    return None, failed
+
+
+def _in_short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 class Executor:
@@ -230,7 +275,7 @@ def as_completed(jobs: Iterable[JobHandle], timeout_s: float | None = None) -> I
         for job in list(left):
             # The first one left is waited for; the rest are only looked at.
             pause_s = LOOK_EVERY_S if job is left[0] else 0.0
-            if job.wait(pause_s) in ("succeeded", "failed", "cancelled"):
+            if job.wait(pause_s) in ENDS:
                 left.remove(job)
                 yield job
         if left and give_up_at is not None and time.monotonic() >= give_up_at:

@@ -34,26 +34,36 @@ def for_log(error: BaseException) -> str:
 
 
 class UserError(HeadwayError):
+    """Whoever asked must ask for something else."""
+
     status = 400
     kind = "bad-request"
 
 
 class BadInput(UserError):
+    """What was given cannot be, or contradicts itself; nothing was done."""
+
     status = 422
     kind = "bad-input"
 
 
 class NotFound(UserError):
+    """There is nothing of that name, or nothing that the caller may see."""
+
     status = 404
     kind = "not-found"
 
 
 class NotAllowed(UserError):
+    """The token is missing or wrong, or its owner may not do this."""
+
     status = 403
     kind = "not-allowed"
 
 
 class Conflict(UserError):
+    """It cannot be done in the state that the thing is in."""
+
     status = 409
     kind = "conflict"
 
@@ -63,15 +73,21 @@ class Unfinished(HeadwayError):
 
 
 class OperatorError(HeadwayError):
+    """Whoever runs the server must put something right."""
+
     status = 503
     kind = "operator"
 
 
 class Unavailable(OperatorError):
+    """The server does not answer, or cannot just now; trying again may help."""
+
     kind = "unavailable"
 
 
 class ServerTaken(OperatorError):
+    """Another server owns this home."""
+
     kind = "server-taken"
 
 
