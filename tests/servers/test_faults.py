@@ -97,7 +97,7 @@ def test_nothing_acknowledged_is_lost_when_postgresql_is_restarted(
     def submit() -> None:
         with several.client() as client:
             for _ in range(40):
-                acknowledged.append(client.submit({"command": ["bash", "-c", "echo one; sleep 0.3; echo two"]}).id)
+                acknowledged.append(client.submit_raw({"command": ["bash", "-c", "echo one; sleep 0.3; echo two"]}).id)
 
     submitting = Thread(target=submit, daemon=True)
     submitting.start()
@@ -128,8 +128,8 @@ def test_jobs_train_on_while_every_server_is_away(cluster: Callable[..., Cluster
     training = f"for i in $(seq {steps}); do echo step $i; {note}; sleep 0.5; done"
     ending = f"until [ -e {tmp_path}/away ]; do sleep 0.2; done; echo ended; exit 3"
     with several.client() as client:
-        long = client.submit({"command": ["bash", "-c", training], "resources": {"cpus": 1}}).id
-        short = client.submit({"command": ["bash", "-c", ending], "resources": {"cpus": 1}}).id
+        long = client.submit_raw({"command": ["bash", "-c", training], "resources": {"cpus": 1}}).id
+        short = client.submit_raw({"command": ["bash", "-c", ending], "resources": {"cpus": 1}}).id
         both = {long, short}
         wait_until(lambda: both <= {each["id"] for each in client.jobs(state="running")}, what="the jobs to run")
     for server in several.servers:

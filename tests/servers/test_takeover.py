@@ -52,7 +52,9 @@ def test_a_job_goes_on_when_the_leader_is_killed(cluster: Callable[..., Cluster]
     listening = threading.Thread(target=listen, daemon=True)
     listening.start()
     with several.client(follower) as client:
-        job = client.submit({"command": ["bash", "-c", COUNTING, str(tmp_path / "taken-over")], "name": "counting"}).id
+        job = client.submit_raw(
+            {"command": ["bash", "-c", COUNTING, str(tmp_path / "taken-over")], "name": "counting"}
+        ).id
         wait_until(lambda: client.detail(job)["state"] == "running", what="the job to run")
     env = {**several.servers[0].env, **several.env}
     command = [*HEADWAY, "logs", "-f", job]
@@ -156,7 +158,7 @@ def test_who_takes_over_counts_the_lease_that_was_granted_before_it_was_lowered(
     gate, where = tmp_path / "gate", tmp_path / "where"
     script = 'echo "$HEADWAY_NODE_DIR" > "$1.new"; mv "$1.new" "$1"; until [ -e "$0" ]; do sleep 0.1; done'
     with several.client(leader, follower) as client:
-        job = client.submit({"command": ["bash", "-c", script, str(gate), str(where)], "pool": "lab"}).id
+        job = client.submit_raw({"command": ["bash", "-c", script, str(gate), str(where)], "pool": "lab"}).id
         wait_until(where.exists, what="the job to run")
         agent = int(json.loads(Path(where.read_text().strip(), "agent.pid").read_text())["pid"])
         os.kill(agent, signal.SIGSTOP)

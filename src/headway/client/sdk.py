@@ -1,6 +1,7 @@
 """The SDK: jobs are submitted, listed, followed and stopped through a Client; a JobHandle stands for one of them.
 
-A thin cover over the API: what the server answers is handed on as it is. Nothing here decides anything.
+A thin cover over the API: what the server answers is handed on as it is. Nothing here decides anything. The twins for
+asyncio are in async_sdk.py; docs/reference/sdk.md is written from the docstrings.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
 
 from headway import settings
 from headway.client.connection import embedded
@@ -30,9 +32,15 @@ LONG_POLL_S = 20.0
 FRESH_S = 0.5  # How long a look at a running job's log waits for what its nodes have not told yet.
 PAGE = 1000
 
+Described = str | PathLike[str] | Sequence[str | PathLike[str]] | Mapping[str, Any]
+
 
 class Client:
-    """A way to a server: the one of `server_url`, or the embedded one, which is started when it is needed."""
+    """A way to a server: the one of the setting `server_url`, or the embedded one, which is started when it is needed.
+
+    `env` stands in for `os.environ`: settings such as `HEADWAY_SERVER_URL` and `HEADWAY_TOKEN` are read from it.
+    `patience_s` says how long a server that does not answer is waited for. One client is for one thread at a time.
+    """
 
     def __init__(self, env: Mapping[str, str] | None = None, *, patience_s: float | None = None) -> None:
         self.env = os.environ if env is None else env
@@ -80,8 +88,51 @@ class Client:
         """Let somebody know when the server does not answer and the call is tried again."""
         self.link.on_trouble = tell
 
-    def submit(self, raw: Mapping[str, Any], key: str | None = None, force: bool = False) -> JobHandle:
-        """Submit a job, or an array of jobs. The key makes it safe to repeat: one key, one job."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def another(self) -> Self:
+        """A client of its own for the same server, as another thread needs it."""
+        from copy import copy
+
+        made = copy(self)
+        made.link = self.link.another()
+        return made
+
+    def submit(
+        self, job: Described, *args: str | PathLike[str], key: str | None = None, force: bool = False, **wishes: Any
+    ) -> JobHandle:
+        """Submit a job and return at once: a script with its arguments, a command as a list, or a description (a dict).
+
+        The wishes are a job file's keys, and `cpus`, `memory` and `gpus`; they win over the dict. `bundle=True` sends
+        the project along, `bundle=False` runs in place; `environment="auto"` makes the packages. The key makes it safe
+        to repeat: one key, one job. `force=True` submits what nothing here can run yet.
+        """
+        prepared = self.describe(job, *args, **wishes)
+        if prepared.bundle is not None:
+            self.send_bundle(prepared.bundle)
+        return self.submit_raw(prepared.raw, key, force)
+
+    def describe(self, job: Described, *args: str | PathLike[str], **wishes: Any) -> PreparedJob:
+        """What `submit` would send: the description, complete and checked, and the bundle that goes before it."""
+        from headway.client.code.prepared_job import take_packing
+        from headway.client.code.script import describe_job
+        from headway.core.spec.job import read_spec
+
+        words, given = _words_and_wishes(job, args)
+        given |= wishes
+        packing = take_packing(given)
+        raw = describe_job(words, given, self.env, os.getcwd(), verbatim=not isinstance(job, str | PathLike))
+        read_spec(raw)
+        prepared = self.prepare(raw, packing)
+        read_spec(prepared.raw)
+        return prepared
+
+    def submit_raw(self, raw: Mapping[str, Any], key: str | None = None, force: bool = False) -> JobHandle:
+        """Submit a description just as the server shall read it: no directory, interpreter or variable is added."""
         asked: dict[str, Any] = {"job": dict(raw), "key": key or new_key()}
         answer = self._json("POST", "/jobs", {**asked, "force": True} if force else asked)
         return JobHandle(self, answer["job"], answer.get("array"))
@@ -355,22 +406,31 @@ class JobHandle:
         return [fetch(self.client, self.id, each, directory) for each in choose(self.artifacts(), paths)]
 
 
-def submit(script: str | Sequence[str], *args: str, **wishes: Any) -> JobHandle:
-    """Submit a script with its arguments, or a command given as a list; wishes are a job file's keys, cpus, gpus…
+def submit(
+    job: Described, *args: str | PathLike[str], key: str | None = None, force: bool = False, **wishes: Any
+) -> JobHandle:
+    """Submit a job to the usual server; `Client.submit` says what may be given.
 
-    `bundle=True` sends the project along, `bundle=False` runs in place; `environment="auto"` makes the packages.
+    `headway.submit("train.py", "--lr", "0.1", gpus=1)`, `headway.submit(["make", "all"])`,
+    `headway.submit({"command": ["python", "train.py"], "resources": {"gpus": 1}})`
     """
-    from headway.client.code.prepared_job import take_packing
-    from headway.client.code.script import describe_job
+    return Client().submit(job, *args, key=key, force=force, **wishes)
 
-    words = [script, *args] if isinstance(script, str) else [*script, *args]
-    packing = take_packing(wishes)
-    client = Client()
-    raw = describe_job(words, wishes, client.env, os.getcwd(), verbatim=not isinstance(script, str))
-    prepared = client.prepare(raw, packing)
-    if prepared.bundle is not None:
-        client.send_bundle(prepared.bundle)
-    return client.submit(prepared.raw)
+
+def _words_and_wishes(job: object, args: Sequence[str | PathLike[str]]) -> tuple[list[str], dict[str, Any]]:
+    """The words of a command, or none and the description that has them."""
+    if isinstance(job, Mapping):
+        if args:
+            raise TypeError(f"submit: {args[0]!r:.80} after a description: its arguments go into its command")
+        return [], dict(job)
+    if callable(job):
+        raise TypeError(f"submit: {job!r:.80} is a function; headway.Executor().submit(function, …) calls one as a job")
+    if isinstance(job, bytes) or not isinstance(job, str | PathLike | Sequence):
+        raise TypeError(
+            f"submit: {job!r:.80} is neither a script, nor a command as a list, nor a description as a dict"
+        )
+    first = [job] if isinstance(job, str | PathLike) else job
+    return [os.fspath(word) for word in (*first, *args)], {}
 
 
 def new_key() -> str:

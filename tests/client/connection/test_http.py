@@ -18,7 +18,7 @@ from tests.client.fake_server import FakeServer
 def test_a_submit_whose_answer_is_lost_is_repeated_and_makes_one_job(fake: FakeServer, client: Client, fault) -> None:
     client.jobs()
     fake.faults = [fault]
-    client.submit({"command": ["true"]})
+    client.submit_raw({"command": ["true"]})
     assert len(fake.jobs) == 1
     assert fake.asked.count("POST /jobs") == 2
 

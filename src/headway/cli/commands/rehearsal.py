@@ -82,7 +82,7 @@ def rehearse(
     if prepared.bundle is None and not client.resolved.settings.server_url:
         warn_of_overwriting(str(raw.get("workdir") or ""), stages)
     send(client, prepared, output)
-    job = client.submit(raw, force=force).seen
+    job = client.submit_raw(raw, force=force).seen
     stages.say(f"job {job['id']} ({job['name']}) is submitted, as a rehearsal")
     try:
         with _ended_by_terminate():

@@ -83,7 +83,7 @@ def run(
     if dry_run:
         return show_dry(output, prepared.raw)
     send(client, prepared, output)
-    made = client.submit(prepared.raw, force=force)
+    made = client.submit_raw(prepared.raw, force=force)
     if made.array:
         return show_array(output, made.array)
     job = made.seen
@@ -102,7 +102,7 @@ def submit(output: Output, dry_run: bool, force: bool, **given: Any) -> int:
     if dry_run:
         return show_dry(output, prepared.raw)
     send(client, prepared, output)
-    made = client.submit(prepared.raw, force=force)
+    made = client.submit_raw(prepared.raw, force=force)
     return show_array(output, made.array) if made.array else show_submitted(output, made.seen)
 
 
