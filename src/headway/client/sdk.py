@@ -154,9 +154,10 @@ class Client:
 
         return send(self.link, bundle, on_progress)
 
-    def submit_many(self, raws: Sequence[Mapping[str, Any]], key: str | None = None) -> list[str]:
-        """Submit many jobs in one request, all or none; returns their ids in order."""
-        answer = self._json("POST", "/jobs/batch", {"jobs": [dict(raw) for raw in raws], "key": key or new_key()})
+    def submit_many(self, raws: Sequence[Mapping[str, Any]], key: str | None = None, force: bool = False) -> list[str]:
+        """Submit many jobs in one request, all or none; returns their ids in order. They may wait for each other."""
+        asked: dict[str, Any] = {"jobs": [dict(raw) for raw in raws], "key": key or new_key()}
+        answer = self._json("POST", "/jobs/batch", {**asked, "force": True} if force else asked)
         return list(answer["ids"])
 
     def jobs(self, *, limit: int = 50, **only: str) -> list[dict[str, Any]]:

@@ -1,21 +1,21 @@
-"""`headway run` and `headway submit`: flags, file and words become the description of one job.
+"""`headway run` and `headway submit`: flags, file and words become the description of a job.
 
-Everything after the script belongs to the script. core/spec/job.py checks the description before anything is sent.
+Everything after the script belongs to the script. job_flags/job_files.py puts them together; a file with several
+documents is a pipeline: pipelines.py.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headway.cli.frame import exits
-from headway.cli.frame.options import connect, output_options, pair
+from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output, as_yaml
-from headway.cli.job_flags.bundle_upload import PACKING, packing_given, send
-from headway.cli.job_flags.flags import spec_given, spec_options
+from headway.cli.job_flags.bundle_upload import PACKING, send
+from headway.cli.job_flags.flags import spec_options
 from headway.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -75,13 +75,18 @@ def run(
     headway run -f job.yaml --set retries=3
     """
     client = connect(output)
-    prepared = describe(client, given)
     if rehearse:
         from headway.cli.commands import rehearsal
 
-        return rehearsal.rehearse(client, prepared, output, dry_run=dry_run, force=force)
+        return rehearsal.rehearse(client, describe(client, given), output, dry_run=dry_run, force=force)
+    found = describe_all(client, given)
     if dry_run:
-        return show_dry(output, prepared.raw)
+        return show_dry(output, *(each.raw for each in found))
+    if len(found) > 1:
+        from headway.cli.commands import pipelines
+
+        return pipelines.run(client, found, output, detach=detach, force=force)
+    prepared = found[0]
     send(client, prepared, output)
     made = client.submit_raw(prepared.raw, force=force)
     if made.array:
@@ -98,9 +103,14 @@ def run(
 def submit(output: Output, dry_run: bool, force: bool, **given: Any) -> int:
     """Submit a job and return at once (the same as run --detach)."""
     client = connect(output)
-    prepared = describe(client, given)
+    found = describe_all(client, given)
     if dry_run:
-        return show_dry(output, prepared.raw)
+        return show_dry(output, *(each.raw for each in found))
+    if len(found) > 1:
+        from headway.cli.commands import pipelines
+
+        return pipelines.run(client, found, output, detach=True, force=force)
+    prepared = found[0]
     send(client, prepared, output)
     made = client.submit_raw(prepared.raw, force=force)
     return show_array(output, made.array) if made.array else show_submitted(output, made.seen)
@@ -128,39 +138,31 @@ def show_array(output: Output, array: dict[str, Any]) -> int:
     return exits.OK
 
 
-def show_dry(output: Output, raw: dict[str, Any]) -> int:
+def show_dry(output: Output, *raws: dict[str, Any]) -> int:
     from headway.core.spec.job import read_spec, show_spec
 
-    checked = show_spec(read_spec(raw))
-    output.show(checked, lambda: as_yaml(checked).rstrip("\n"), lambda: [checked["name"]])
+    checked = [show_spec(read_spec(raw)) for raw in raws]
+    output.show(
+        checked[0] if len(checked) == 1 else {"jobs": checked},
+        lambda: "\n---\n".join(as_yaml(each).rstrip("\n") for each in checked),
+        lambda: [each["name"] for each in checked],
+    )
     return exits.OK
 
 
 def describe(client: Any, given: dict[str, Any]) -> PreparedJob:
-    """Put file, flags and words together, and check the whole: flags win over the file."""
-    from headway.client.code.prepared_job import take_packing
-    from headway.client.code.script import describe_job
-    from headway.core.spec.job import WORDS as JOB_WORDS
-    from headway.core.spec.job import check_keys, read_spec
+    """The one job that file, flags and words describe."""
+    file = given["file"]
+    found = describe_all(client, given)
+    if len(found) > 1:
+        command = click.get_current_context().command_path
+        raise BadInput(f"{file} describes {len(found)} jobs; {command} takes one", f"headway submit -f {file}")
+    return found[0]
+
+
+def describe_all(client: Any, given: dict[str, Any]) -> list[PreparedJob]:
+    """The jobs that file, flags and words describe: several where the file has several documents."""
+    from headway.cli.job_flags.job_files import describe_all
 
     words, verbatim = given.pop(WORDS), given.pop(VERBATIM)
-    file = given.pop("file")
-    base: dict[str, Any] = {}
-    if file:
-        from headway.cli.frame.yaml import read_job
-
-        base = read_job(file)
-    for word in given.pop("sets"):
-        from headway.cli.frame.yaml import set_value
-
-        set_value(base, *pair(word, "--set"))
-    check_keys(base, JOB_WORDS.says, "job")
-    wishes = {**base, **packing_given(given), **spec_given(given, base, os.getcwd())}
-    packing = take_packing(wishes)
-    if not words and not wishes.get("command"):
-        raise BadInput("no script and no command", "headway run train.py, headway run -- COMMAND, or -f job.yaml")
-    raw = describe_job(words, wishes, os.environ, os.getcwd(), verbatim=verbatim)
-    read_spec(raw)
-    prepared: PreparedJob = client.prepare(raw, packing)
-    read_spec(prepared.raw)
-    return prepared
+    return describe_all(client, given, words, verbatim)

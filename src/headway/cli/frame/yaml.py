@@ -6,7 +6,9 @@ core/spec/job.py decides which keys and values a job may have.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -61,33 +63,111 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
+def _text_block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Several lines, such as a script, as they are read: after a |."""
+    return dumper.represent_scalar(_TAG + "str", text, style="|" if "\n" in text.rstrip("\n") else None)
+
+
+Dumper.add_representer(str, _text_block)
 Loader.add_constructor(_TAG + "int", _int)
 Loader.add_constructor(_TAG + "map", _mapping)
 
 
-def read_job(path: str) -> dict[str, Any]:
-    """Return the description in a file (`-` is stdin), or say on which line it is wrong."""
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One description of a file, with the line of each of its keys: `resources.gpus`, `after.0`."""
+
+    path: str
+    line: int
+    raw: dict[str, Any]
+    lines: dict[str, int]
+
+    def where(self, key: str = "") -> str:
+        """The file, and the line of a key; of what holds it, where it is not written there."""
+        while key and key not in self.lines:
+            key = key.rpartition(".")[0]
+        return f"{self.path}, line {self.lines.get(key, self.line)}"
+
+
+def read_documents(path: str) -> list[Document]:
+    """The descriptions in a file (`-` is stdin), or on which line it is wrong. `---` begins the next."""
     text = _text(path)
-    value = parse(text, path)
-    if value is None:
+    found = [each for each in _nodes(text, path) if each[1] is not None]
+    if not found:
         raise BadInput(f"{path} is empty", "a job needs at least a command")
-    if not isinstance(value, Mapping):
-        raise BadInput(f"{path}: expected keys and values, as in `command: [python, train.py]`")
-    return dict(value)
+    documents = []
+    for node, value in found:
+        line = node.start_mark.line + 1
+        if not isinstance(value, Mapping):
+            where = path if len(found) == 1 else f"{path}, line {line}"
+            raise BadInput(f"{where}: expected keys and values, as in `command: [python, train.py]`")
+        documents.append(Document(path, line, dict(value), dict(_lines(node, "", set()))))
+    return documents
+
+
+def _nodes(text: str, path: str) -> list[tuple[yaml.Node, Any]]:
+    with _refusals(path):
+        loader = Loader(text)
+        found = []
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None
+            _keep_as_written(node)
+            found.append((node, loader.construct_document(node)))
+    _refuse_too_many([value for _, value in found], path)
+    return found
+
+
+def _keep_as_written(node: yaml.Node) -> None:
+    """Numbers that become words of a command, or values of the environment, are the text that stands there: `1.10`."""
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        inner: Sequence[yaml.Node] = ()
+        if key.value == "command" and isinstance(value, yaml.SequenceNode):
+            inner = value.value
+        elif key.value in ("env", "tags", "labels") and isinstance(value, yaml.MappingNode):
+            inner = [each for _, each in value.value]
+        for each in inner:
+            if each.tag in (_TAG + "int", _TAG + "float"):
+                each.tag = _TAG + "str"
+
+
+def _lines(node: yaml.Node, prefix: str, seen: set[int]) -> Iterator[tuple[str, int]]:
+    """Where each key, and each entry of a list, stands. What an alias repeats is told once."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    inner: list[tuple[str, yaml.Node, yaml.Node]] = []
+    if isinstance(node, yaml.MappingNode):
+        inner = [(str(key.value), key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
+    elif isinstance(node, yaml.SequenceNode):
+        inner = [(str(number), value, value) for number, value in enumerate(node.value)]
+    for name, at, value in inner:
+        yield f"{prefix}{name}", at.start_mark.line + 1
+        yield from _lines(value, f"{prefix}{name}.", seen)
 
 
 def parse(text: str, what: str) -> Any:
-    try:
+    with _refusals(what):
         value = yaml.load(text, Loader)
+    _refuse_too_many(value, what)
+    return value
+
+
+@contextmanager
+def _refusals(what: str) -> Iterator[None]:
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{what}, line {mark.line + 1}" if mark else what
         raise BadInput(f"{where}: {error.problem or error.context or 'is not YAML'}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInput(f"{what} is not YAML: {str(error).splitlines()[0]}") from None
+
+
+def _refuse_too_many(value: Any, what: str) -> None:
     if _size(value, VALUES_MAX) <= 0:
         raise BadInput(f"{what}: more than {VALUES_MAX:,} values", "aliases multiply what they stand for")
-    return value
 
 
 def dump(value: Any) -> str:

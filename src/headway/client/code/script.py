@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.core.errors import BadInput
+from headway.core.spec.command import command_words
 
 # What a program needs to find its parts and to write text; everything else is given by name.
 PASSED_ON = (
@@ -42,6 +43,8 @@ def describe_job(
     raw["workdir"] = workdir(raw.get("workdir"), cwd)
     if words:
         raw["command"] = list(words) if verbatim else command_for(words, raw["workdir"], cwd, env)
+    elif raw.get("command"):
+        raw["command"] = command_words(raw["command"])
     given = raw.get("env") or {}
     if isinstance(given, Mapping):
         raw["env"] = {**{name: env[name] for name in PASSED_ON if env.get(name)}, **given}

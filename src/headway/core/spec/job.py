@@ -19,6 +19,8 @@ from headway.core.fields import kind_of as _kind
 from headway.core.fields import one_of, whole
 from headway.core.fields import text_bytes as _bytes
 from headway.core.model import Resources
+from headway.core.spec.command import name_for as name_for
+from headway.core.spec.command import no_command, read_command
 from headway.core.spec.program import PLAIN, ProgramSpec
 from headway.core.spec.program_words import grace_of, retries_of, show_list, show_pairs
 from headway.core.spec.scheduling import NO_WISHES, Wishes, check_wishes
@@ -38,7 +40,6 @@ from headway.core.spec.words import (
 )
 from headway.core.units import duration_s, size_bytes
 
-ARGUMENTS_BYTES_MAX = 1 << 20
 ENV_BYTES_MAX = 1 << 20
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -56,44 +57,6 @@ RESOURCES = obj(
     memory={**AMOUNT, "description": RESOURCE_KEYS["memory"]},
     gpus={**WHOLE, "description": RESOURCE_KEYS["gpus"], "minimum": 0},
 )
-
-
-def name_for(command: tuple[str, ...]) -> str:
-    """A name for people, made from the script or program."""
-    words = [word for word in command if word.endswith((".py", ".sh", ".ipynb"))] or [command[0]]
-    stem = words[0].rsplit("/", 1)[-1].split(".", 1)[0]
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:40] or "job"
-
-
-def _no_command() -> BadInput:
-    return BadInput("job: no command", "give a script, or a command after --")
-
-
-def _command(value: object, what: str) -> tuple[str, ...]:
-    if not value:
-        raise _no_command()
-    if isinstance(value, str) or not isinstance(value, list | tuple):
-        raise BadInput(f"{what}: expected a list of words", 'write ["python", "train.py"], or use sh -c for a line')
-    for each in value:
-        if not isinstance(each, str):
-            raise BadInput(f"{what}: {each!r} is not a text", "quote it")
-        if "\0" in each:
-            raise BadInput(f"{what}: a word contains a NUL byte")
-        longest = _bytes(each, what)
-        if longest > WORD_BYTES_MAX:
-            raise BadInput(
-                f'{what}: the word "{each[:20]}…" has {longest:,} bytes; the system takes {WORD_BYTES_MAX:,} at most',
-                "put the data in a file and pass its path",
-            )
-    total = sum(_bytes(each, what) for each in value)
-    if total > ARGUMENTS_BYTES_MAX:
-        raise BadInput(
-            f"{what}: {total:,} bytes of arguments; at most {ARGUMENTS_BYTES_MAX:,} are taken",
-            "put the data in a file and pass its path",
-        )
-    if not value[0]:
-        raise BadInput(f"{what}: the program's name is empty")
-    return tuple(value)
 
 
 def _name(value: object, what: str) -> str:
@@ -214,10 +177,10 @@ class JobSpec:
 
     command: tuple[str, ...] = word(
         key="command",
-        says="the command as a list of words; the first is the program",
-        read=_command,
+        says="the command: a list of words, a line of them, or a shell script after |",
+        read=read_command,
         show=show_list,
-        schema={**array(TEXT), "minItems": 1},
+        schema={"anyOf": [{**array({"type": ["string", "number"]}), "minItems": 1}, TEXT]},
         required=True,
         always=True,
     )
@@ -443,7 +406,7 @@ def read_spec(raw: Mapping[str, Any], words: Words[JobSpec] = WORDS) -> JobSpec:
     check_keys(raw, words.says, "job")
     found = words.read(raw)
     if "command" not in found:
-        raise _no_command()
+        raise no_command()
     if not found.get("name"):
         found["name"] = name_for(found["command"])
     if "retries" in raw or "retry" in raw:
