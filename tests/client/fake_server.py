@@ -15,14 +15,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from headway.core.spec.bundle import unpack
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 TOKEN = "a-token"
 
 
 class FakeServer:
     """Holds jobs and logs; `faults` are taken one per request: "drop-before", "drop-after", "cut", "away", 503,
-    "page 404" (not ours) and "page 502" (a proxy's)."""
+    "hold" (until `held` is set), "page 404" (not ours) and "page 502" (a proxy's)."""
 
     def __init__(self, port: int = 0) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -30,6 +30,7 @@ class FakeServer:
         self.skips: dict[tuple[str, int], int] = {}  # (job, offset): bytes left out there
         self.keys: dict[str, str] = {}
         self.faults: list[Any] = []
+        self.held = threading.Event()
         self.asked: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.nodes: list[dict[str, Any]] = []
@@ -147,6 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._problem(503, "unavailable", "no server leads", carried_out=False)
         if fault in ("page 404", "page 502"):
             return self._page(int(fault.split()[1]))
+        if fault == "hold":
+            self.fake.held.wait(PATIENCE_S)
         if path != "/health" and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self._problem(401, "not-allowed", "no valid token")
         answer = self._answer(path, query, body)

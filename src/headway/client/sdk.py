@@ -54,7 +54,7 @@ class Client:
         self.link = ServerLink(self._locate, patience_s, met=None if insists else Acquaintances(self.home))
 
     def _locate(self) -> Address:
-        return embedded.locate(self.resolved, self.home, self.env)
+        return embedded.locate(self.resolved, self.home, self.env, self.link.watch)
 
     @property
     def house(self) -> ClusterCalls:
@@ -142,9 +142,13 @@ class Client:
         from headway.client.code.prepared_job import prepare
 
         chosen = self.resolved.settings
-        return prepare(
-            raw, packing, when=chosen.bundle, shared=bool(chosen.server_url), cache=self.home.cache, env=self.env
-        )
+        self.link.watch.begin(f"reading the files of {raw.get('workdir') or 'the project'}")
+        try:
+            return prepare(
+                raw, packing, when=chosen.bundle, shared=bool(chosen.server_url), cache=self.home.cache, env=self.env
+            )
+        finally:
+            self.link.watch.end()
 
     def send_bundle(
         self, bundle: ReadBundle, on_progress: Callable[[SentBundle], None] = lambda sent: None

@@ -244,19 +244,29 @@ class Story:
             yield from self._followed_files(number, starts)
 
     def _followed_file(self, number: int, file: File, offset: int) -> Iterator[StoryPiece]:
+        begun, look_s = offset > 0, LOOK_S_MAX / 2
         while True:
-            chunk = self._raw(number, file, offset, wait_s=HOLD_S)
+            chunk = self._raw(number, file, offset, wait_s=HOLD_S if begun else look_s)
             yield from self._gap(chunk)
             if chunk.data:
                 yield self._out(chunk.data, file["stream"])
             offset = chunk.following
             if chunk.done:
                 return
+            begun, look_s = begun or bool(chunk.data) or self._runs(), LOOK_S_MAX
+
+    def _runs(self) -> bool:
+        """Whether the job has come so far that its own output is what is waited for. Until then it is told how far."""
+        detail, over = self.source.wait(self.job, 0.0)
+        if not over:
+            self.on_wait(detail)
+        return over or detail["state"] not in ("queued", "starting")
 
     def _followed_files(self, number: int, starts: Mapping[tuple[int, int, str], int]) -> Iterator[StoryPiece]:
         offsets = dict(starts)
         lines: dict[tuple[int, int, str], _Lines] = {}
         done: set[tuple[int, int, str]] = set()
+        begun, look_at = False, 0.0
         while True:
             attempt = next((each for each in self.source.logs_index(self.job) if each["number"] == number), None)
             files = self._wanted(attempt["files"]) if attempt else []
@@ -275,6 +285,9 @@ class Story:
                     done.add(key)
             if attempt and attempt["state"] == "ended" and all(_key(file) in done for file in files):
                 return
+            begun = begun or grew
+            if not begun and time.monotonic() >= look_at:
+                begun, look_at = self._runs(), time.monotonic() + LOOK_S_MAX
             if not grew:
                 time.sleep(ROUND_S)
 

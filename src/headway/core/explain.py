@@ -174,8 +174,12 @@ def hint_for(job: Job) -> str:
     return next(filter(None, told), "") or TABLE[job.cause].hint.replace("JOB", job.id)
 
 
-def explain_state(job: Job, waiting: Waiting | None = None, now: float = 0.0, saved: str = "") -> str:
-    """Where the job is and why, in one sentence. `saved`: how far the files of its tasks that are over have come."""
+def explain_state(
+    job: Job, waiting: Waiting | None = None, now: float = 0.0, saved: str = "", preparing: str = ""
+) -> str:
+    """Where the job is and why, in one sentence. `saved`: how far the files of its tasks that are over have come;
+    `preparing`: what a node does before it can begin.
+    """
     if job.state is State.QUEUED:
         return explain_waiting(job, waiting, now) if waiting else "waits in the queue"
     if job.state is State.STARTING:
@@ -183,6 +187,8 @@ def explain_state(job: Job, waiting: Waiting | None = None, now: float = 0.0, sa
         if job.lined and job.attempt is not None:
             before = job.attempt.tasks[0].behind.partition("/")[0]
             return f"starts: {nodes} has it, and begins it when {before} has ended"
+        if preparing:
+            return f"starts: {nodes} {preparing}" if job.spec.nodes == 1 else f"starts on {nodes}: one {preparing}"
         return f"starts: attempt {job.number} is placed on {nodes} and waits to be claimed"
     if only_saves(job):
         return _saves(job, saved)

@@ -89,14 +89,14 @@ def back_while(fake: FakeServer, client: Client) -> list[dict[str, object]]:
     """What a list brings that is asked for while the server is down; it comes back once it was waited for."""
     began: list[threading.Thread] = []
 
-    def come_back(sentence: str, left_s: float) -> None:
-        assert left_s > 0
-        began.append(threading.Thread(target=fake.restart))
-        began[-1].start()
+    def come_back(sentence: str) -> None:
+        if not began:
+            began.append(threading.Thread(target=fake.restart))
+            began[-1].start()
 
-    client.link.on_wait = come_back
+    client.on_trouble(come_back)
     found = client.jobs()
-    (thread,) = began  # It was told once.
+    (thread,) = began
     thread.join()
     client.close()
     return found

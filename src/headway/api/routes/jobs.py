@@ -96,8 +96,8 @@ def _looking(router: APIRouter, services: Services, look: Look) -> None:
         projects = actor_of(request).projects
         which = JobFilter(_states(state), project, user, queue, name, array=array, projects=projects)
         page = await run_in_threadpool(services.store.page, which, before, limit)
-        queued = tuple(job.id for job in page if job.state is State.QUEUED)
-        why = await services.do(WhyMany(queued)) if queued and services.leading else {}
+        coming = tuple(job.id for job in page if job.state in (State.QUEUED, State.STARTING))
+        why = await services.do(WhyMany(coming)) if coming and services.leading else {}
         shown = [job_views.summary(job, why.get(job.id, ""), services.now()) for job in page]
         return JSONResponse({"jobs": shown, "next": page[-1].seq if len(page) == limit else None})
 

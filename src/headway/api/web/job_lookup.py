@@ -27,7 +27,7 @@ class Look:
     async def shown(self, job: Job, complete: bool = False) -> dict[str, Any]:
         services = self.services
         sentence = ""
-        if job.state is State.QUEUED and services.leading:
+        if job.state in (State.QUEUED, State.STARTING) and services.leading:
             sentence = (await services.do(Why(job.id)))["sentence"]
         if complete:
             troubles = services.control.snapshot.node_troubles if services.leading else {}

@@ -23,7 +23,8 @@ from headway.cli.commands.run import JobCommand, describe, job_options, show_dry
 from headway.cli.frame import exits
 from headway.cli.frame.options import DURATION, connect, output_options
 from headway.cli.frame.output import Output, harmless, on_terminal
-from headway.cli.job_flags.bundle_upload import columns, send
+from headway.cli.frame.waiting import columns
+from headway.cli.job_flags.bundle_upload import send
 from headway.core.errors import BadInput, HeadwayError
 from headway.core.rehearsal.advice import MODEL_FILE
 from headway.core.rehearsal.verdict import RehearsalVerdict, rehearsal_verdict

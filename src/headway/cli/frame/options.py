@@ -11,7 +11,7 @@ import click
 
 from headway.cli.frame.output import FORMS, Output
 from headway.core.errors import BadInput
-from headway.core.units import duration_s, show_duration
+from headway.core.units import duration_s
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -58,12 +58,9 @@ def connect(output: Output) -> Any:
 
     client = Client()
     click.get_current_context().call_on_close(client.close)
+    client.link.watch = output.watch
     if output.verbose:
         client.on_trouble(lambda sentence: output.say(f"headway: {sentence}; trying again"))
-    else:
-        client.link.on_wait = lambda sentence, left_s: output.say(
-            f"headway: {sentence}; waiting up to {show_duration(left_s)} for it"
-        )
     return client
 
 

@@ -11,9 +11,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.core.errors import HeadwayError
+
+if TYPE_CHECKING:
+    from headway.cli.frame.waiting import Watch
 
 # Control characters (ESC and CSI among them), separators of lines, and marks that turn the direction of writing.
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -41,6 +44,16 @@ class Output:
         self.quiet = quiet
         self.verbose = verbose
         self.colour = colour
+        self._watch: Watch | None = None
+
+    @property
+    def watch(self) -> Watch:
+        """Says what is being waited for."""
+        if self._watch is None:
+            from headway.cli.frame.waiting import Watch
+
+            self._watch = Watch(self)
+        return self._watch
 
     @property
     def machine(self) -> bool:
@@ -69,6 +82,8 @@ class Output:
     def say(self, text: str) -> None:
         """Talk to the person at the terminal; nothing, when quiet or when a program reads."""
         if not self.quiet and not self.machine:
+            if self._watch is not None:
+                self._watch.clear()
             print(harmless(text, lines=True), file=sys.stderr, flush=True)
 
     def error(self, error: HeadwayError, exit_code: int) -> None:

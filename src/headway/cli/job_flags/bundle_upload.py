@@ -1,10 +1,8 @@
-"""How a job's code comes to the server: the flags that say what is packed, and the sending, with a bar."""
+"""How a job's code comes to the server: the flags that say what is packed, and the sending, with how far it is."""
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +15,7 @@ if TYPE_CHECKING:
     from headway.client.code.bundle import SentBundle
     from headway.client.code.prepared_job import PreparedJob
 
-REDRAW_EVERY_S = 0.1
 BAR_WIDTH = 24
-
 
 PACKING: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "--bundle": click.option(
@@ -45,45 +41,34 @@ def send(client: Any, prepared: PreparedJob, output: Output) -> None:
     if bundle is None:
         return
     from headway.client.code.bundle import WARN_BYTES
+    from headway.client.connection.http import WHOLE
 
     if bundle.size_bytes > WARN_BYTES:
         output.say(
             f"warning: {bundle} is large; .gitignore or .headwayignore leave files out, inputs: brings data to the node"
         )
-    bar = Bar(output)
-    sent = client.send_bundle(bundle, bar.show)
-    bar.end()
+    bar = Bar()
+    with output.watch.over(bar.sentence, weight=WHOLE):
+        sent = client.send_bundle(bundle, bar.show)
     news = f"; sent {sent.files}, {show_size(sent.size_bytes)}" if sent.files else "; all of it is known"
     output.say(f"headway: {bundle}{news}")
 
 
 class Bar:
-    """One line that fills while files go up. Drawn on a terminal only."""
+    """How far an upload is, in words, and on a terminal as a bar that fills."""
 
-    def __init__(self, output: Output) -> None:
-        self.shown = on_terminal(sys.stderr) and not output.quiet and not output.machine
-        self.drawn_at = 0.0
-        self.drawn = False
+    def __init__(self) -> None:
+        self.drawn = on_terminal(sys.stderr)
+        self.sent: SentBundle | None = None
 
     def show(self, sent: SentBundle) -> None:
-        now = time.monotonic()
-        if not self.shown or sent.files == 0 or now - self.drawn_at < REDRAW_EVERY_S:
-            return
-        self.drawn_at = now
-        self.drawn = True
-        share = sent.bytes_sent / sent.size_bytes if sent.size_bytes else sent.files_sent / sent.files
-        filled = "█" * int(share * BAR_WIDTH)
-        size = f"{show_size(sent.bytes_sent)} of {show_size(sent.size_bytes)}"
-        line = f"\rbundle {filled:<{BAR_WIDTH}} {sent.files_sent} of {sent.files} files, {size}"
-        print(line[: columns()].ljust(columns()), end="", file=sys.stderr, flush=True)
+        self.sent = sent
 
-    def end(self) -> None:
-        if self.drawn:
-            print("\r" + " " * columns() + "\r", end="", file=sys.stderr, flush=True)
-
-
-def columns() -> int:
-    try:
-        return (os.get_terminal_size(2).columns or 80) - 1
-    except OSError:
-        return 79
+    def sentence(self) -> str:
+        sent = self.sent
+        if sent is None or not sent.files:
+            return "asking the server which files it has"
+        share = sent.bytes_gone / sent.size_bytes if sent.size_bytes else sent.files_sent / sent.files
+        bar = f"{'█' * int(share * BAR_WIDTH):░<{BAR_WIDTH}} " if self.drawn else ""
+        size = f"{show_size(sent.bytes_gone)} of {show_size(sent.size_bytes)}"
+        return f"{bar}uploading {size} ({sent.files_sent:,} of {sent.files:,} files)"

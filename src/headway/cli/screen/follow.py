@@ -18,24 +18,27 @@ if TYPE_CHECKING:
 
 SECOND_PRESS_S = 2.0
 AWAY_S_MAX = 600.0  # How long a shared server may be away before a follower gives up.
-SAY_WAITING_AFTER_S = 1.0
 
 
 def follow(
     client: Client, job: str, output: Output, *, exit_code_from_job: bool = False, raw: bool = False, **narrow: Any
 ) -> int:
     """Tell the job's story as it grows; return the exit code that its end asks for."""
-    client.on_trouble(_Troubles(output).tell)
-    client.link.on_wait = lambda sentence, left_s: None  # It is told as a trouble of the job's.
+    client.link.meanwhile = "the job goes on"
     client.link.patience_s = max(client.link.patience_s, AWAY_S_MAX)
-    story = Story(client, job, on_wait=_WaitingLine(output).tell, **narrow)
+    stage = Stage(output)
+    story = Story(client, job, on_wait=stage.tell, **narrow)
     reader = LogReader(output, raw)
     try:
         for piece in story.follow():
+            stage.end()
             reader.emit(piece)
     except KeyboardInterrupt:
+        stage.end()
         reader.end()
         return let_go(client, story.job, output)
+    finally:
+        stage.end()
     reader.end()
     assert story.ended is not None
     if output.machine:
@@ -95,31 +98,24 @@ def let_go(client: Client, job: str, output: Output) -> int:
     return exits.INTERRUPTED
 
 
-class _WaitingLine:
-    """Says why the job waits, once it has waited a little, and again when the reason changes."""
+class Stage:
+    """How far a job has come whose output is not there yet: it waits, a machine is ordered, an environment is built,
+    it runs.
+    """
 
     def __init__(self, output: Output) -> None:
-        self.output = output
-        self.since = time.monotonic()
-        self.said = ""
+        self._watch = output.watch
+        self._sentence = "waiting for the job"
+        self._shown = True
+        self._watch.begin(lambda: self._sentence)
 
     def tell(self, detail: dict[str, Any]) -> None:
-        # A pause that counts down changes with every look; its first words do not.
-        sentence = str(detail.get("sentence") or "")
-        shape = "".join(letter for letter in sentence if not letter.isdigit())
-        if shape != self.said and time.monotonic() - self.since >= SAY_WAITING_AFTER_S:
-            self.said = shape
-            self.output.say(f"headway: job {detail['id']} {sentence}")
+        self._sentence = f"job {detail['id']} {detail.get('sentence') or detail['state']}"
+        if not self._shown:
+            self._shown = True
+            self._watch.begin(lambda: self._sentence)
 
-
-class _Troubles:
-    """Says once per trouble that the server does not answer."""
-
-    def __init__(self, output: Output) -> None:
-        self.output = output
-        self.said_at = 0.0
-
-    def tell(self, sentence: str) -> None:
-        if time.monotonic() - self.said_at > 10 or self.output.verbose:
-            self.said_at = time.monotonic()
-            self.output.say(f"headway: {sentence}; the job goes on, trying again")
+    def end(self) -> None:
+        if self._shown:
+            self._shown = False
+            self._watch.end()

@@ -77,6 +77,12 @@ class SentBundle:
     size_bytes: int
     files_sent: int = 0
     bytes_sent: int = 0
+    now: FileBody | None = None  # The large file that is on its way.
+
+    @property
+    def bytes_gone(self) -> int:
+        """What is there, and what of the file that is on its way has left."""
+        return self.bytes_sent + (self.now.sent if self.now else 0)
 
 
 def read(root: str, cache: Path, *, allow_large: bool = False) -> ReadBundle:
@@ -121,7 +127,10 @@ def send(
     on_progress(sent)
     for pack in _packs(wanted):
         if len(pack) == 1:
-            link.call("PUT", f"/bundles/files/{pack[0]['sha256']}", data=_content(bundle.root, pack[0]))
+            content = _content(bundle.root, pack[0])
+            sent.now = content if isinstance(content, FileBody) else None
+            link.call("PUT", f"/bundles/files/{pack[0]['sha256']}", data=content)
+            sent.now = None
         else:
             contents = [packed(entry["sha256"], _small(bundle.root, entry)) for entry in pack]
             link.call("PUT", "/bundles/files", data=b"".join(contents))

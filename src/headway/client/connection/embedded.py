@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from headway.client.connection import logins
-from headway.client.connection.http import Address, healthy
+from headway.client.connection.http import Address, NobodyWatches, Watch, healthy
 from headway.core.errors import OperatorError, Unavailable
 from headway.settings import Home, Resolved, is_loopback
 
@@ -43,7 +43,7 @@ class Running(NamedTuple):
     start: int
 
 
-def locate(resolved: Resolved, home: Home, env: Mapping[str, str]) -> Address:
+def locate(resolved: Resolved, home: Home, env: Mapping[str, str], watch: Watch = NobodyWatches()) -> Address:
     """Return where the server is; the embedded one is started when it does not run."""
     url, ca_file = resolved.settings.server_url, resolved.settings.ca_file
     if url:
@@ -52,8 +52,17 @@ def locate(resolved: Resolved, home: Home, env: Mapping[str, str]) -> Address:
     running = read_running(home)
     if running is None and resolved.settings.accounts == "on":
         # A shared server is somebody's service: one that a command started by the way would stand in its place.
-        running = _brought_back(home, ca_file)
-    running = running or start(home, env, resolved.settings.auto_start_s_max, ca_file)
+        watch.begin("waiting for the server of this machine to be started again", None)
+        try:
+            running = _brought_back(home, ca_file)
+        finally:
+            watch.end()
+    if running is None:
+        watch.begin(f"starting the server of this machine; its log is {home.server_log}", None)
+        try:
+            running = start(home, env, resolved.settings.auto_start_s_max, ca_file)
+        finally:
+            watch.end()
     return Address(running.url, token(home, env), ca_file)
 
 

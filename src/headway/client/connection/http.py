@@ -10,7 +10,8 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from headway.client.connection.http_socket import FileBody, Wire
@@ -26,6 +27,7 @@ from headway.core.errors import (
     Unavailable,
     UserError,
 )
+from headway.core.units import show_duration
 
 BASE = "/api/v1"
 CONNECT_S_MAX = 5.0
@@ -80,6 +82,29 @@ class Answer:
         return json.loads(self.body) if self.body else None
 
 
+# Of several things that are waited for, one inside the other: which is worth saying.
+PLAIN, WHOLE, TROUBLE = range(3)
+
+
+class Watch(Protocol):
+    """Hears what is being waited for, and when that is over: the innermost first."""
+
+    def begin(
+        self, sentence: str | Callable[[], str], after_s: float | None = SAY_AFTER_S, weight: int = PLAIN
+    ) -> None: ...
+    def end(self) -> None: ...
+
+
+class NobodyWatches:
+    def begin(
+        self, sentence: str | Callable[[], str], after_s: float | None = SAY_AFTER_S, weight: int = PLAIN
+    ) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
 class NotHeadway(Unavailable):
     """Something answers there, and it is no Headway server."""
 
@@ -87,7 +112,7 @@ class NotHeadway(Unavailable):
 class ServerLink:
     """A keep-alive connection that is made when it is needed and made again when it is lost.
 
-    `on_trouble` hears of every failed try; `on_wait` once in a call, when it lasts: what fails, and how long is waited.
+    `on_trouble` hears of every failed try; `watch` says what is waited for, when it lasts.
     """
 
     def __init__(
@@ -100,7 +125,8 @@ class ServerLink:
         self.locate = locate
         self.patience_s = patience_s
         self.on_trouble = on_trouble
-        self.on_wait: Callable[[str, float], None] = lambda sentence, left_s: None
+        self.watch: Watch = NobodyWatches()
+        self.meanwhile = ""  # What goes on while the server is away, for whoever waits.
         self.met = met  # None: every server is taken for one that was met.
         self._wire: Wire | None = None
         self._address: Address | None = None
@@ -141,25 +167,29 @@ class ServerLink:
         """
         target = path + _query(query)
         payload = data if body is None else json.dumps(body).encode()
-        waiting, name = _Waiting(self), self._name()
-        while True:
-            try:
-                answer = self._try(method, target, payload, once, ANSWER_S_MAX + wait_s, name)
-                if answer.status < 400:
+        name = self._name()
+        with _Waiting(self, wait_s) as waiting:
+            while True:
+                try:
+                    answer = self._try(method, target, payload, once, ANSWER_S_MAX + wait_s, name)
+                    if answer.status < 400:
+                        self._meet()
+                        return answer
+                    assert self._address is not None
+                    error = error_from(answer, self._address.url)
+                    if isinstance(error, NotHeadway) and answer.status not in PROXY_ALONE:
+                        raise error
                     self._meet()
-                    return answer
-                assert self._address is not None
-                error = error_from(answer, self._address.url)
-                if isinstance(error, NotHeadway) and answer.status not in PROXY_ALONE:
-                    raise error
-                self._meet()
-                if not isinstance(error, Unavailable) or (once and not error.untouched):
-                    raise error
-                waiting.after(error, self.patience_s)
-            except _Lost as lost:
-                if once and lost.sent:
-                    raise Unavailable(f"{lost.error.message}; whether it was carried out is not known") from None
-                waiting.after(lost.error, lost.worth_s)
+                    if not isinstance(error, Unavailable) or (once and not error.untouched):
+                        raise error
+                    waiting.after(error, self.patience_s)
+                except _Lost as lost:
+                    if once and lost.sent:
+                        raise Unavailable(f"{lost.error.message}; whether it was carried out is not known") from None
+                    waiting.after(lost.error, lost.worth_s)
+
+    def awaited(self) -> str:
+        return f"waiting for the server {self._address.url} to answer" if self._address else "looking for the server"
 
     def _name(self) -> dict[str, str]:
         """The id of one more call: the server repeats it in events and in its log."""
@@ -176,49 +206,53 @@ class ServerLink:
 
     def stream(self, path: str, query: Mapping[str, object] | None, headers: Mapping[str, str]) -> Iterator[bytes]:
         """Yield the lines of a stream until it ends; a lost connection ends it with Unavailable."""
-        address = self._find()
-        try:
-            wire, base = _connect(address, CONNECT_S_MAX)
-        except OSError as error:
-            self._turn += 1
-            raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
-        try:
-            asked = {**_headers(address, None), **self._name(), **headers}
-            status, found = wire.begin("GET", base + path + _query(query), asked, None, ANSWER_S_MAX)
-            if status >= 400:
-                raise error_from(Answer(status, found, b"".join(wire.body(status, found))), address.url)
+        with self._opened(path, query, headers) as (wire, status, found):
             kept = b""
             for piece in wire.body(status, found):
                 *lines, kept = (kept + piece).split(b"\n")
                 yield from (line.rstrip(b"\r") for line in lines)
-        except OSError as error:
-            self._turn += 1
-            raise Unavailable(f"the stream from {address.url} broke off: {_plain(error)}") from None
-        finally:
-            wire.close()
 
     def pieces(self, path: str, query: Mapping[str, object] | None, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield a file from an offset on, each piece with its place; one that is sent whole begins at 0 anyway."""
-        address = self._find()
-        try:
-            wire, base = _connect(address, CONNECT_S_MAX)
-        except OSError as error:
-            self._turn += 1
-            raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
-        try:
-            asked = _headers(address, None) | self._name() | ({"Range": f"bytes={start}-"} if start else {})
-            status, found = wire.begin("GET", base + path + _query(query), asked, None, ANSWER_S_MAX)
-            if status >= 400:
-                raise error_from(Answer(status, found, b"".join(wire.body(status, found))), address.url)
+        asked = {"Range": f"bytes={start}-"} if start else {}
+        with self._opened(path, query, asked) as (wire, status, found):
             at = start if status == 206 else 0
             for piece in wire.body(status, found):
                 yield at, piece
                 at += len(piece)
+
+    @contextmanager
+    def _opened(
+        self, path: str, query: Mapping[str, object] | None, headers: Mapping[str, str]
+    ) -> Iterator[tuple[Wire, int, Mapping[str, str]]]:
+        """A connection of its own, with an answer that is read as it comes; a loss is Unavailable."""
+        self.watch.begin(self.awaited)
+        try:
+            address = self._address = self._find()
+            wire, status, found = self._begin(address, path + _query(query), headers)
+        finally:
+            self.watch.end()
+        try:
+            if status >= 400:
+                raise error_from(Answer(status, found, b"".join(wire.body(status, found))), address.url)
+            yield wire, status, found
         except OSError as error:
             self._turn += 1
-            raise Unavailable(f"the file from {address.url} broke off: {_plain(error)}") from None
+            raise Unavailable(f"the answer of {address.url} broke off: {_plain(error)}") from None
         finally:
             wire.close()
+
+    def _begin(self, address: Address, target: str, headers: Mapping[str, str]) -> tuple[Wire, int, Mapping[str, str]]:
+        wire = None
+        try:
+            wire, base = _connect(address, CONNECT_S_MAX)
+            asked = {**_headers(address, None), **self._name(), **headers}
+            return wire, *wire.begin("GET", base + target, asked, None, ANSWER_S_MAX)
+        except OSError as error:
+            self._turn += 1
+            if wire is not None:
+                wire.close()
+            raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
 
     def dial(self) -> tuple[Wire, str, dict[str, str]]:
         """A connection of its own, with the path before every path, and the headers that say who we are.
@@ -290,15 +324,25 @@ class _Lost(Exception):
 
 
 class _Waiting:
-    """The pauses of one call, which grow, until it is no longer worth it."""
+    """The pauses of one call, which grow, until it is no longer worth it. Whoever watches hears of it."""
 
-    def __init__(self, link: ServerLink) -> None:
+    def __init__(self, link: ServerLink, wait_s: float) -> None:
         self._link = link
+        self._wait_s = wait_s
         self._began_at = time.monotonic()
         self._pause_s = PAUSE_FIRST_S
         self._tries = 0
         self._worth_s = 0.0  # Of several servers, the one that gives the most hope decides.
-        self._told = False
+        self._trouble = ""
+
+    def __enter__(self) -> _Waiting:
+        self._link.watch.begin(self._link.awaited, SAY_AFTER_S + self._wait_s)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._trouble:
+            self._link.watch.end()
+        self._link.watch.end()
 
     def after(self, trouble: HeadwayError, worth_s: float) -> None:
         """Pause before the next try; raises the trouble when there shall be none. Each server is asked once."""
@@ -308,11 +352,16 @@ class _Waiting:
         if lasted_s + self._pause_s >= self._worth_s and self._tries >= self._link.several:
             raise trouble
         self._link.on_trouble(trouble.message)
-        if lasted_s + self._pause_s >= SAY_AFTER_S and not self._told:
-            self._told = True
-            self._link.on_wait(trouble.message, self._worth_s - lasted_s)
+        if not self._trouble:
+            self._link.watch.begin(self._sentence, max(0.0, SAY_AFTER_S - lasted_s), TROUBLE)
+        self._trouble = trouble.message
         time.sleep(self._pause_s)
         self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
+
+    def _sentence(self) -> str:
+        left_s = max(0.0, self._began_at + self._worth_s - time.monotonic())
+        said = "; ".join(filter(None, (self._trouble, self._link.meanwhile)))
+        return f"{said}; waiting up to {show_duration(left_s)} for it"
 
 
 def error_from(answer: Answer, url: str) -> HeadwayError:

@@ -11,15 +11,18 @@ from collections.abc import Iterator, Mapping
 
 from headway_wire.http_answer import AnswerReader, BrokenConnection
 
+PIECE_BYTES = 4 << 20
+
 
 class FileBody:
     """The body of a request that lies in a file, and is sent from there."""
 
-    __slots__ = ("path", "size")
+    __slots__ = ("path", "sent", "size")
 
     def __init__(self, path: str, size: int) -> None:
         self.path = path
         self.size = size
+        self.sent = 0  # How much of it has left, for whoever watches.
 
 
 class Wire:
@@ -56,8 +59,12 @@ class Wire:
         if isinstance(body, FileBody):
             self._socket.sendall(head)
             with open(body.path, "rb") as file:
-                if self._socket.sendfile(file, count=size or None) != size:
-                    raise BrokenConnection(f"{body.path} became shorter while it was sent")
+                body.sent = 0
+                while body.sent < size:
+                    gone = self._socket.sendfile(file, body.sent, min(PIECE_BYTES, size - body.sent))
+                    if not gone:
+                        raise BrokenConnection(f"{body.path} became shorter while it was sent")
+                    body.sent += gone
         else:
             self._socket.sendall(head + (body or b""))
         return self._answers.head()

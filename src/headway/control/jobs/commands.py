@@ -140,14 +140,13 @@ class Why:
         if job.state is State.QUEUED:
             waiting = tx.book.foresight.why([job], tx.book.view, tx.now)[job.id]
         evidence = asdict(waiting) if waiting else {}
-        sentence = explain.explain_state(job, waiting, tx.now, tx.book.trail.saved(job.id))
-        _, preparing = tx.book.trail.preparing.get(job.id, (0.0, ""))
+        sentence = explain.explain_state(job, waiting, tx.now, tx.book.trail.saved(job.id), _preparing(tx, job))
         for node in sorted({task.node for task in job.alive} & tx.book.silent.keys()):
             sentence += "; " + explain.explain_silence(node, *tx.book.silent[node], tx.now)
         return {
             "job": job.id,
             "state": job.state.value,
-            "sentence": f"{sentence}; {preparing}" if preparing else sentence,
+            "sentence": sentence,
             "hint": explain.hint_for(job) if job.state.ended else "",
             "evidence": evidence,
         }
@@ -155,7 +154,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class WhyMany:
-    """The waiting sentences of many jobs, for a list of them. Changes nothing."""
+    """The sentences of many jobs that wait or start, for a list of them. Changes nothing."""
 
     jobs: tuple[JobId, ...]
 
@@ -163,7 +162,15 @@ class WhyMany:
         held = [tx.book.jobs[job] for job in self.jobs if job in tx.book.jobs]
         queued = [job for job in held if job.state is State.QUEUED]
         evidence = tx.book.foresight.why(queued, tx.book.view, tx.now)
-        return {job.id: explain.explain_state(job, evidence[job.id], tx.now) for job in queued}
+        starting = {job.id: said for job in held if (said := _preparing(tx, job))}
+        return {job.id: explain.explain_state(job, evidence[job.id], tx.now) for job in queued} | {
+            job.id: explain.explain_state(job, preparing=starting[job.id]) for job in held if job.id in starting
+        }
+
+
+def _preparing(tx: Transaction, job: Job) -> str:
+    """What a node says that it does before the job can begin there."""
+    return tx.book.trail.preparing.get(job.id, (0.0, ""))[1] if job.state is State.STARTING else ""
 
 
 def check_count(specs: list[Any], most: int) -> None:
