@@ -1,7 +1,7 @@
 """Every setting: name with its unit, default, one sentence. Where a value came from can be told.
 
 Sources, later ones win: built in, the system's config.toml, the user's config.toml, HEADWAY_* variables, flags.
-The reference page and `headway config explain` are written from this file. What only some callers need is imported
+The reference page and `headway config ls` are written from this file. What only some callers need is imported
 where it is used: every command of the command line pays for the imports here.
 """
 
@@ -236,6 +236,29 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path} is not valid TOML: {error}") from None
+
+
+def write(path: Path, name: str, value: str | None) -> bool:
+    """Put one line before the file's first section, or take it away; the rest of the file stays as it is."""
+    import json
+    import re
+
+    from headway.whole_files import write_whole
+
+    try:
+        lines = path.read_text().splitlines() if path.exists() else []
+        head = next((at for at, line in enumerate(lines) if line.lstrip().startswith("[")), len(lines))
+        found = [at for at, line in enumerate(lines[:head]) if re.match(rf"\s*{re.escape(name)}\s*=", line)]
+        for at in reversed(found):
+            del lines[at]
+        if value is not None:
+            number = re.fullmatch(r"-?\d+(\.\d+)?", value)
+            lines.insert(found[0] if found else head, f"{name} = {value if number else json.dumps(value)}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, ("\n".join(lines) + "\n").encode())
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}") from None
+    return bool(found)
 
 
 def is_loopback(host: str) -> bool:

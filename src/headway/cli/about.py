@@ -8,11 +8,12 @@ import click
 
 from headway import __version__
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
 from headway.cli.frame.options import output_options
 from headway.cli.frame.output import Output, write
 
 
-@click.command()
+@click.command(epilog=examples("headway version", "headway version --json"))
 @output_options
 def version(output: Output) -> int:
     """Print the version."""
@@ -21,17 +22,17 @@ def version(output: Output) -> int:
     return exits.OK
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "headway completion bash > ~/.local/share/bash-completion/completions/headway",
+        'headway completion zsh > "${fpath[1]}/_headway"',
+        "headway completion fish > ~/.config/fish/completions/headway.fish",
+    )
+)
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> int:
-    """Print the completion script for a shell.
-
-    \b
-    bash:  headway completion bash > ~/.local/share/bash-completion/completions/headway
-    zsh:   headway completion zsh > "${fpath[1]}/_headway"
-    fish:  headway completion fish > ~/.config/fish/completions/headway.fish
-    """
+    """Print the completion script for a shell: of commands, files, jobs, states, queues, pools, nodes and more."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

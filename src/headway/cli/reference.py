@@ -149,7 +149,7 @@ def settings_page() -> str:
     ]
     says = (
         "Later sources win: built in, the system's `config.toml`, the user's `config.toml`, `HEADWAY_<NAME>` in the "
-        "environment, flags. `headway config explain` shows each value and where it comes from. Durations (`_s`) may "
+        "environment, flags. `headway config ls` shows each value and where it comes from. Durations (`_s`) may "
         "be written `30s`, `10m`, `6h`, `2d`; sizes (`_bytes`) `512Mi`, `16G`."
     )
     variables = [

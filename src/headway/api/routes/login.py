@@ -103,7 +103,7 @@ async def _user_of(services: Services, claims: dict[str, Any]) -> User:
             return known
     domains = [each.strip().lower() for each in services.settings.oidc_domains.split(",") if each.strip()]
     if email.rpartition("@")[2] not in domains:
-        raise NotAllowed(f'"{email}" is not a user of this server', "an admin adds one: headway user add --email …")
+        raise NotAllowed(f'"{email}" is not a user of this server', "an admin adds one: headway user create --email …")
     made: User = await services.do(AddUser(User(check_name(email, "user"), email, subject, created_by="oidc")))
     return made
 

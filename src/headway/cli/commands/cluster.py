@@ -3,89 +3,141 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
+from headway.cli.frame.groups import Noun
 from headway.cli.frame.options import connect, output_options, pair
 from headway.cli.frame.output import Output
+from headway.cli.frame.things import done, listed, named, refuse_second, show
 from headway.cli.screen import cluster as cluster_pages
 from headway.core.errors import BadInput
 
 
-@click.group()
+@click.group(cls=Noun)
 def queue() -> None:
     """Queues: their priority, shares, quotas, limits and pools."""
 
 
-@queue.command(name="ls")
+@queue.command(name="ls", epilog=examples("headway queue ls", "headway queue ls -o json"))
 @output_options
 def queue_ls(output: Output) -> int:
     """List queues with what waits and runs in them."""
-    return _list(output, "queues", connect(output).house.queues(), cluster_pages.queues)
+    found = connect(output).house.queues()
+    return listed(output, "queues", found, lambda: cluster_pages.queues(output, found), "no queues")
 
 
-@queue.command(name="set")
+@queue.command(name="show", epilog=examples("headway queue show default", "headway queue show default -o json"))
+@click.argument("name")
+@output_options
+def queue_show(name: str, output: Output) -> int:
+    """Show one queue with all its words."""
+    return show(output, named(connect(output).house.queues(), name, "queue"), name)
+
+
+@queue.command(
+    name="create",
+    epilog=examples("headway queue create night priority=5 pools=lab", "headway queue create quick max_duration=30m"),
+)
+@click.argument("name")
+@click.argument("words", metavar="KEY=VALUE...", nargs=-1)
+@output_options
+def queue_create(name: str, words: Sequence[str], output: Output) -> int:
+    """Make a new queue; one that exists is not touched."""
+    house = connect(output).house
+    refuse_second(house.queues(), name, "queue")
+    return done(output, house.set_queue(name, read_words(words, QUEUE_TEXTS)), f"queue {name} is made", name)
+
+
+@queue.command(
+    name="set",
+    epilog=examples(
+        "headway queue set night priority=5 max_duration=8h pools=lab,cloud",
+        "headway queue set night quota.gpus=8 user_quota.jobs=2 user_quotas.ada.gpus=4",
+        "headway queue set night policy=  # takes a word away",
+    ),
+)
 @click.argument("name")
 @click.argument("words", metavar="KEY=VALUE...", nargs=-1)
 @output_options
 def queue_set(name: str, words: Sequence[str], output: Output) -> int:
-    """Create or change a queue.
-
-    \b
-    headway queue set night priority=5 max_duration=8h pools=lab,cloud
-    headway queue set night quota.gpus=8 user_quota.jobs=2 user_quotas.ada.gpus=4
-    headway queue set night policy=            takes a word away
-    """
+    """Change a queue, or make it where there is none."""
     queue = connect(output).house.set_queue(name, read_words(words, QUEUE_TEXTS))
-    return _done(output, name, queue, f"queue {name} is set")
+    return done(output, queue, f"queue {name} is set", name)
 
 
-@queue.command(name="rm")
+@queue.command(name="rm", epilog=examples("headway queue rm night", "headway queue rm night -q"))
 @click.argument("name")
 @output_options
 def queue_rm(name: str, output: Output) -> int:
     """Remove a queue in which nothing waits or runs. The default one stays, without rules."""
     connect(output).house.drop_queue(name)
     said = "has no rules any more" if name == "default" else "is removed"
-    return _done(output, name, {"queue": name}, f"queue {name} {said}")
+    return done(output, {"queue": name}, f"queue {name} {said}", name)
 
 
-@click.group()
+@click.group(cls=Noun)
 def pool() -> None:
     """Pools: where nodes come from, how many, and what they have."""
 
 
-@pool.command(name="ls")
+@pool.command(name="ls", epilog=examples("headway pool ls", "headway pool ls -o yaml"))
 @output_options
 def pool_ls(output: Output) -> int:
     """List pools and what is free on their nodes."""
     found = connect(output).house.pools()
-    if not found:
-        output.say("no pool, so nothing can run; make one: headway pool set local engine=local nodes=1")
-    return _list(output, "pools", found, cluster_pages.pools)
+    empty = "no pool, so nothing can run; make one: headway pool create local engine=local nodes=1"
+    return listed(output, "pools", found, lambda: cluster_pages.pools(output, found), empty)
 
 
-@pool.command(name="set")
+@pool.command(name="show", epilog=examples("headway pool show local", "headway pool show local -o json"))
+@click.argument("name")
+@output_options
+def pool_show(name: str, output: Output) -> int:
+    """Show one pool with all its words."""
+    return show(output, named(connect(output).house.pools(), name, "pool"), name)
+
+
+@pool.command(
+    name="create",
+    epilog=examples(
+        "headway pool create lab engine=local nodes=4 cpus=2 memory=4G",
+        "headway pool create hosts engine=ssh hosts=gpu1,ada@gpu2:2222",
+    ),
+)
+@click.argument("name")
+@click.argument("words", metavar="KEY=VALUE...", nargs=-1)
+@output_options
+def pool_create(name: str, words: Sequence[str], output: Output) -> int:
+    """Make a new pool; one that exists is not touched."""
+    house = connect(output).house
+    refuse_second(house.pools(), name, "pool")
+    return done(output, house.set_pool(name, read_words(words, POOL_TEXTS)), f"pool {name} is made", name)
+
+
+@pool.command(
+    name="set",
+    epilog=examples(
+        "headway pool set lab engine=local nodes=4 cpus=2 memory=4G",
+        "headway pool set lab engine=ssh hosts=gpu1,ada@gpu2:2222 options.call_home=tunnel",
+        "headway pool set lab labels.rack=7 price=1.20 kind=spot",
+        "headway pool set lab state=draining  # nothing new is placed there",
+    ),
+)
 @click.argument("name")
 @click.argument("words", metavar="KEY=VALUE...", nargs=-1)
 @output_options
 def pool_set(name: str, words: Sequence[str], output: Output) -> int:
-    """Create or change a pool.
-
-    \b
-    headway pool set lab engine=local nodes=4 cpus=2 memory=4G
-    headway pool set lab engine=ssh hosts=gpu1,ada@gpu2:2222 options.call_home=tunnel
-    headway pool set lab labels.rack=7 price=1.20 kind=spot
-    headway pool set lab state=draining        nothing new is placed there
-    """
+    """Change a pool, or make it where there is none."""
     pool = connect(output).house.set_pool(name, read_words(words, POOL_TEXTS))
-    return _done(output, name, pool, f"pool {name} is set")
+    return done(output, pool, f"pool {name} is set", name)
 
 
-@pool.command(name="render")
+@pool.command(name="render", epilog=examples("headway pool render cluster", "headway pool render cluster --nodes 4"))
 @click.argument("name")
 @click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="How many nodes are ordered.")
 @output_options
@@ -96,31 +148,33 @@ def pool_render(name: str, nodes: int, output: Output) -> int:
     return exits.OK
 
 
-@pool.command(name="rm")
+@pool.command(name="rm", epilog=examples("headway pool rm lab", "headway pool rm lab --json"))
 @click.argument("name")
 @output_options
 def pool_rm(name: str, output: Output) -> int:
     """Remove a pool: its jobs finish, then its nodes are released."""
     pool = connect(output).house.drop_pool(name)
-    return _done(output, name, pool, f"pool {name} leaves: its jobs finish, then its nodes are given back")
+    return done(output, pool, f"pool {name} leaves: its jobs finish, then its nodes are given back", name)
 
 
-@click.group()
+@click.group(cls=Noun)
 def licence() -> None:
     """Licences: named countable things that jobs hold while they run."""
 
 
-@licence.command(name="ls")
+@licence.command(name="ls", epilog=examples("headway licence ls", "headway licence ls -o json"))
 @output_options
 def licence_ls(output: Output) -> int:
     """List licences and their counts."""
     found = connect(output).house.licences()
     rows = [(name, str(count)) for name, count in found.items()]
     output.show(found, lambda: output.table(("LICENCE", "COUNT"), rows), lambda: list(found))
+    if not found:
+        output.say("no licences; headway licence set NAME=COUNT")
     return exits.OK
 
 
-@licence.command(name="set")
+@licence.command(name="set", epilog=examples("headway licence set matlab=4", "headway licence set matlab=4 gurobi=1"))
 @click.argument("words", metavar="NAME=COUNT...", nargs=-1, required=True)
 @output_options
 def licence_set(words: Sequence[str], output: Output) -> int:
@@ -130,14 +184,14 @@ def licence_set(words: Sequence[str], output: Output) -> int:
     return exits.OK
 
 
-def _list(output: Output, what: str, found: list[dict[str, Any]], page: Callable[..., str]) -> int:
-    output.show({what: found}, lambda: page(output, found), lambda: [each["name"] for each in found])
-    return exits.OK
-
-
-def _done(output: Output, name: str, answer: dict[str, Any], said: str) -> int:
-    output.show(answer, lambda: said, lambda: [name])
-    return exits.OK
+@licence.command(name="rm", epilog=examples("headway licence rm matlab", "headway licence rm matlab -q"))
+@click.argument("name")
+@output_options
+def licence_rm(name: str, output: Output) -> int:
+    """Remove a licence: jobs that ask for it wait from now on."""
+    house = connect(output).house
+    named([{"name": each} for each in house.licences()], name, "licence")
+    return done(output, house.set_licences({name: None}), f"licence {name} is removed", name)
 
 
 # Words whose value is text though it may look like a number.

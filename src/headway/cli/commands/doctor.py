@@ -17,6 +17,7 @@ import click
 from headway import __version__, settings
 from headway.cli.commands.rehearsal import checkpoint
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
 from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output
 from headway.client.connection import embedded
@@ -37,7 +38,10 @@ class Check:
     remedy: str = ""
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    invoke_without_command=True,
+    epilog=examples("headway doctor", "headway doctor --json", "headway doctor checkpoint train.py  # does it resume?"),
+)
 @output_options
 @click.pass_context
 def doctor(ctx: click.Context, output: Output) -> int:

@@ -9,7 +9,7 @@ import click
 
 from headway.cli.commands.run import followed, show_submitted
 from headway.cli.frame import exits
-from headway.cli.frame.options import complete_job, connect, job_argument, output_options, step_of
+from headway.cli.frame.options import connect, job_argument, output_options, step_of
 from headway.cli.frame.output import Output
 from headway.cli.job_flags.flags import values
 from headway.cli.screen import jobs as job_pages
@@ -18,7 +18,7 @@ detach_option = click.option("-d", "--detach", is_flag=True, help="Submit and re
 
 
 @click.command()
-@click.argument("which", metavar="JOB[@STEP]", shell_complete=complete_job)
+@click.argument("which", metavar="JOB[@STEP]")
 @click.option("--set", "sets", metavar="PARAM=VALUE", multiple=True, help="Another value for a parameter.")
 @detach_option
 @output_options
@@ -51,8 +51,8 @@ def rerun(job: str, detach: bool, output: Output) -> int:
 
 
 @click.command()
-@click.argument("one", metavar="A", shell_complete=complete_job)
-@click.argument("other", metavar="B", shell_complete=complete_job)
+@click.argument("one", metavar="A")
+@click.argument("other", metavar="B")
 @output_options
 def diff(one: str, other: str, output: Output) -> int:
     """Show what differs between two jobs: code, packages, parameters, description, hardware, results, course."""

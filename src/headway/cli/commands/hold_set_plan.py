@@ -13,6 +13,7 @@ import click
 from headway.cli.commands.run import WORDS, JobCommand, describe, job_options
 from headway.cli.commands.stop_retry_rm_wait import for_each
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
 from headway.cli.frame.options import connect, jobs_argument, output_options
 from headway.cli.frame.output import Output
 from headway.cli.job_flags.flags import changes_given, set_options
@@ -20,7 +21,7 @@ from headway.cli.screen import cluster as cluster_pages
 from headway.core.errors import BadInput, Conflict, NotFound
 
 
-@click.command()
+@click.command(epilog=examples("headway hold mnist", "headway hold 4f2a 9c31"))
 @jobs_argument
 @output_options
 def hold(jobs: Sequence[str], output: Output) -> int:
@@ -28,7 +29,7 @@ def hold(jobs: Sequence[str], output: Output) -> int:
     return change_all(output, jobs, {"hold": True}, "held")
 
 
-@click.command()
+@click.command(epilog=examples("headway release mnist", "headway release 4f2a 9c31"))
 @jobs_argument
 @output_options
 def release(jobs: Sequence[str], output: Output) -> int:
@@ -36,7 +37,10 @@ def release(jobs: Sequence[str], output: Output) -> int:
     return change_all(output, jobs, {"hold": False}, "released")
 
 
-@click.command(name="set")
+@click.command(
+    name="set",
+    epilog=examples("headway set mnist --priority 10", "headway set 4f2a 9c31 --queue night --max-duration 6h"),
+)
 @jobs_argument
 @set_options
 @output_options
@@ -64,7 +68,11 @@ def change_all(output: Output, refs: Sequence[str], changes: Mapping[str, Any], 
     return for_each(output, refs, change, lambda job: f"{job['id']} {job['sentence']}")
 
 
-@click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=JobCommand,
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples("headway plan  # when each waiting job will start", "headway plan --gpus 8 train.py"),
+)
 @job_options
 @click.option("--limit", type=click.IntRange(1, 500), default=100, help="At most so many of those that wait.")
 @output_options

@@ -84,7 +84,7 @@ def _read_token(url: str) -> str:
 @click.option("--server", "url", metavar="URL", help="The server; without it, the one of server_url.")
 @output_options
 def logout(url: str | None, output: Output) -> int:
-    """Forget the token of a server. It stays good until it is revoked: headway token revoke."""
+    """Forget the token of a server. It stays good until it is revoked: headway token rm."""
     from headway.client.connection import logins
 
     resolved, home = settings.load(os.environ), settings.home_from(os.environ)

@@ -11,6 +11,7 @@ from headway.cli.frame.examples import examples
 from headway.cli.frame.groups import Noun
 from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output
+from headway.cli.frame.things import done, named, show
 from headway.cli.screen import jobs as job_pages
 
 
@@ -30,7 +31,15 @@ def list_nodes(output: Output) -> int:
     return exits.OK
 
 
-@node.command(epilog=examples("headway node cordon local-0", "headway node cordon local-0 -q"))
+@node.command(name="show", epilog=examples("headway node show local-1", "headway node show local-1 -o json"))
+@click.argument("node")
+@output_options
+def show_node(node: str, output: Output) -> int:
+    """Show one node: its state, what it has, what is free and what runs there."""
+    return show(output, named(connect(output).nodes(), node, "node", "id"), node)
+
+
+@node.command(epilog=examples("headway node cordon local-1", "headway node cordon local-1 -q"))
 @click.argument("node")
 @output_options
 def cordon(node: str, output: Output) -> int:
@@ -38,7 +47,7 @@ def cordon(node: str, output: Output) -> int:
     return _close(output, node, "cordon", f"{node} is cordoned")
 
 
-@node.command(epilog=examples("headway node uncordon local-0", "headway node uncordon local-0 --json"))
+@node.command(epilog=examples("headway node uncordon local-1", "headway node uncordon local-1 --json"))
 @click.argument("node")
 @output_options
 def uncordon(node: str, output: Output) -> int:
@@ -48,7 +57,7 @@ def uncordon(node: str, output: Output) -> int:
 
 @node.command(
     epilog=examples(
-        "headway node drain local-0", "headway node drain local-0 --stop  # what runs there saves and goes on elsewhere"
+        "headway node drain local-1", "headway node drain local-1 --stop  # what runs there saves and goes on elsewhere"
     )
 )
 @click.argument("node")
@@ -66,8 +75,7 @@ def drain(node: str, stop: bool, output: Output) -> int:
 def release(node: str, force: bool, output: Output) -> int:
     """Give it back: all that is Headway's on it ends. A node that its pool always has comes back new."""
     answer: dict[str, Any] = connect(output).house.release_node(node, force)
-    output.show(answer, lambda: f"{node} is given back", lambda: [node])
-    return exits.OK
+    return done(output, answer, f"{node} is given back", node)
 
 
 @node.command(epilog=examples("headway node revoke lab-3", "headway node revoke lab-3 --json"))
@@ -80,11 +88,9 @@ def revoke(node: str, output: Output) -> int:
     """
     answer: dict[str, Any] = connect(output).house.revoke_node(node)
     again = "it is handed a new one" if answer["given_again"] else f"give it back: headway node release {node}"
-    output.show(answer, lambda: f"the token of {node} is revoked; {again}", lambda: [node])
-    return exits.OK
+    return done(output, answer, f"the token of {node} is revoked; {again}", node)
 
 
 def _close(output: Output, node: str, how: str, said: str, stop: bool = False) -> int:
     answer: dict[str, Any] = connect(output).house.close_node(node, how, stop)
-    output.show(answer, lambda: said, lambda: [node])
-    return exits.OK
+    return done(output, answer, said, node)

@@ -21,6 +21,7 @@ import click
 
 from headway.cli.commands.run import JobCommand, describe, job_options, show_dry
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
 from headway.cli.frame.options import DURATION, connect, output_options
 from headway.cli.frame.output import Output, harmless, on_terminal
 from headway.cli.frame.waiting import columns
@@ -43,7 +44,14 @@ NAME_CHARS_MAX = 50
 FOLDERS_MAX, FILES_MAX = 100, 1000
 
 
-@click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=JobCommand,
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples(
+        "headway doctor checkpoint -- python train.py",
+        "headway doctor checkpoint --within 10m --gpus 1 train.py --lr 0.1",
+    ),
+)
 @job_options
 @click.option("--within", type=DURATION, metavar="TIME", help="How long to wait for its first save. [default: 2m]")
 @click.option("--keep", is_flag=True, help="Let the job go on afterwards.")
@@ -52,10 +60,6 @@ def checkpoint(output: Output, within: float | None, keep: bool, dry_run: bool, 
     """Try out whether a training resumes: run it until it has saved, preempt it once, and watch it go on.
 
     The job is a real one, with all flags of run. Exit code 0: it resumes; 1: it does not; 2: that could not be told.
-
-    \b
-    headway doctor checkpoint -- python train.py
-    headway doctor checkpoint --within 10m --gpus 1 train.py --lr 0.1
     """
     client = connect(output)
     prepared = describe(client, given)

@@ -40,7 +40,7 @@ class LazyGroup(click.Group):
         module, attribute, _ = self.table[name]
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
-        return command
+        return _offering(ctx, command, name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Resolved:
         name = args[0]
@@ -81,11 +81,19 @@ class Noun(click.Group):
         super().__init__(*args, **kwargs)
         self.old = dict(old or {})
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, self.old.get(cmd_name, cmd_name))
+        name = self.old.get(cmd_name, cmd_name)
+        command = super().get_command(ctx, name)
+        return command and _offering(ctx, command, name, str(self.name))
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Resolved:
         name = args[0]
@@ -95,9 +103,18 @@ class Noun(click.Group):
         return self.old.get(name, name), command, args[1:]
 
 
+def _offering(ctx: click.Context, command: click.Command, name: str, noun: str = "") -> click.Command:
+    """The command; where the shell asks after Tab, with what can be offered for its words."""
+    if not ctx.resilient_parsing:
+        return command
+    from headway.cli.frame.complete import attach
+
+    return attach(command, name, noun)
+
+
 def as_verb(ctx: click.Context, noun: click.Command, args: list[str]) -> list[str]:
     """What followed a noun of before: a verb as today's, and else what was to be listed."""
-    if "--help" in args[:1] or "-h" in args[:1]:
+    if ctx.resilient_parsing or args[:1] in (["--help"], ["-h"]):
         return args
     known = isinstance(noun, click.Group) and args and noun.get_command(ctx, args[0]) is not None
     return args if known else ["ls", *args]

@@ -92,29 +92,9 @@ def step_of(word: str, flag: str) -> int:
     return int(word)
 
 
-def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """Ids and names for the shell; asks only a server that runs, and never fails."""
-    from click.shell_completion import CompletionItem
-
-    from headway.client.connection.embedded import read_running
-    from headway.client.sdk import Client
-    from headway.core.errors import HeadwayError
-
-    try:
-        client = Client(patience_s=0.0)
-        if not client.resolved.settings.server_url and read_running(client.home) is None:
-            return []
-        jobs = client.jobs(limit=100)
-    except HeadwayError:
-        return []
-    found = [CompletionItem(job["id"], help=f"{job['name']} {job['state']}") for job in jobs]
-    found += [CompletionItem(name) for name in dict.fromkeys(job["name"] for job in jobs)]
-    return [item for item in found if item.value.startswith(incomplete)]
-
-
 def job_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.argument("job", metavar="JOB", shell_complete=complete_job)(command)
+    return click.argument("job", metavar="JOB")(command)
 
 
 def jobs_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job)(command)
+    return click.argument("jobs", metavar="JOB...", nargs=-1, required=True)(command)

@@ -86,7 +86,7 @@ class AddUser:
         check_name(user.name, "user")
         known = [*tx.store.user_accounts(), *tx.admit.users]
         if any(each.name == user.name for each in known):
-            raise Conflict(f'the user "{user.name}" is there already', "headway user role changes one")
+            raise Conflict(f'the user "{user.name}" is there already', "headway user set changes one")
         if user.email and any(each.email == user.email for each in known):
             raise Conflict(f'"{user.email}" is the address of another user')
         tx.admit.users.append(user)

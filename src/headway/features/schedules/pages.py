@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from headway.cli.commands.run import JobCommand, describe, job_options
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
+from headway.cli.frame.groups import Noun
 from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output
+from headway.cli.frame.things import done, listed, named, refuse_second, show
 from headway.cli.job_flags.bundle_upload import send
+from headway.core.errors import BadInput
 from headway.core.units import show_duration
 
 
-@click.group()
+@click.group(cls=Noun)
 def schedule() -> None:
     """Jobs that are submitted again and again."""
 
@@ -27,74 +31,105 @@ class ScheduleCommand(JobCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and not args[0].startswith("-"):
             args = ["--as", *args]
+        elif args and "--as" not in args and not {"-h", "--help"} & set(args):
+            raise BadInput(
+                "a schedule has a name, which comes first", f'{ctx.command_path} nightly --cron "0 3 * * *" …'
+            )
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return ["NAME", *super().collect_usage_pieces(ctx)]
 
 
-@schedule.command(cls=ScheduleCommand, context_settings={"allow_interspersed_args": False})
-@click.option("--as", "schedule_name", required=True, hidden=True)
-@click.option("--cron", required=True, metavar='"M H D M W"', help="When: minute, hour, day, month, weekday.")
-@click.option("--tz", "timezone", default="UTC", metavar="ZONE", help="The time zone of --cron. [default: UTC]")
-@click.option(
-    "--overlap", type=click.Choice(("skip", "queue", "replace")), default="skip", help="While one still runs."
-)
-@click.option("--paused", is_flag=True, help="Create it paused.")
-@job_options
-@output_options
-def create(
-    schedule_name: str,
-    cron: str,
-    timezone: str,
-    overlap: str,
-    paused: bool,
-    dry_run: bool,
-    force: bool,
-    output: Output,
-    **given: Any,
-) -> int:
-    """Submit a job whenever --cron says. An existing schedule of that name is replaced.
+def schedule_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The flags that say when, and those of the job."""
+    flags = (
+        click.option("--as", "schedule_name", default="", hidden=True),
+        click.option("--cron", required=True, metavar='"M H D M W"', help="When: minute, hour, day, month, weekday."),
+        click.option("--tz", "timezone", default="UTC", metavar="ZONE", help="The time zone of --cron. [default: UTC]"),
+        click.option(
+            "--overlap", type=click.Choice(("skip", "queue", "replace")), default="skip", help="While one still runs."
+        ),
+        click.option("--paused", is_flag=True, help="Begin paused."),
+    )
+    command = job_options(command)
+    for flag in reversed(flags):
+        command = flag(command)
+    return command
 
-    \b
-    headway schedule create nightly --cron "0 3 * * *" train.py
-    headway schedule create check --cron "*/30 8-18 * * 1-5" --tz Europe/Berlin -- ./check.sh
-    """
+
+@schedule.command(
+    cls=ScheduleCommand,
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples(
+        'headway schedule create nightly --cron "0 3 * * *" train.py',
+        'headway schedule create check --cron "*/30 8-18 * * 1-5" --tz Europe/Berlin -- ./check.sh',
+    ),
+)
+@schedule_options
+@output_options
+def create(schedule_name: str, dry_run: bool, force: bool, output: Output, **given: Any) -> int:
+    """Submit a job whenever --cron says, from now on. A schedule of that name must not exist."""
     client = connect(output)
+    refuse_second(client.schedules.list(), schedule_name, "schedule")
+    return _put(client, schedule_name, output, given)
+
+
+@schedule.command(
+    "set",
+    cls=ScheduleCommand,
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples(
+        'headway schedule set nightly --cron "0 4 * * *" train.py',
+        'headway schedule set nightly --cron "0 4 * * *" --overlap queue -f job.yaml',
+    ),
+)
+@schedule_options
+@output_options
+def set_(schedule_name: str, dry_run: bool, force: bool, output: Output, **given: Any) -> int:
+    """Change a schedule: its moments and its job are those that are given now. Made, where there is none."""
+    return _put(connect(output), schedule_name, output, given)
+
+
+def _put(client: Any, name: str, output: Output, given: dict[str, Any]) -> int:
+    words = {"cron": given.pop("cron"), "zone": given.pop("timezone"), "overlap": given.pop("overlap")}
+    words["paused"] = given.pop("paused")
     prepared = describe(client, given)
     send(client, prepared, output)
-    words = {"cron": cron, "zone": timezone, "overlap": overlap, "paused": paused, "job": prepared.raw}
-    made = client.schedules.set(schedule_name, words)
-    output.show(made, lambda: schedule_table(output, [made], time.time()), lambda: [schedule_name])
+    made = client.schedules.set(name, {**words, "job": prepared.raw})
+    output.show(made, lambda: schedule_table(output, [made], time.time()), lambda: [name])
     return exits.OK
 
 
-@schedule.command(name="ls")
+@schedule.command(
+    name="show", epilog=examples("headway schedule show nightly", "headway schedule show nightly -o json")
+)
+@click.argument("name")
+@output_options
+def show_schedule(name: str, output: Output) -> int:
+    """Show one schedule: when, what, and what came of it."""
+    return show(output, named(connect(output).schedules.list(), name, "schedule"), name)
+
+
+@schedule.command(name="ls", epilog=examples("headway schedule ls", "headway schedule ls -o json"))
 @output_options
 def list_schedules(output: Output) -> int:
     """List the schedules, and when each is due next."""
     found = connect(output).schedules.list()
-    output.show(
-        {"schedules": found},
-        lambda: schedule_table(output, found, time.time()),
-        lambda: [each["name"] for each in found],
-    )
-    if not found:
-        output.say("no schedules")
-    return exits.OK
+    empty = 'no schedules; make one: headway schedule create nightly --cron "0 3 * * *" train.py'
+    return listed(output, "schedules", found, lambda: schedule_table(output, found, time.time()), empty)
 
 
-@schedule.command()
+@schedule.command(epilog=examples("headway schedule rm nightly", "headway schedule rm nightly -q"))
 @click.argument("name")
 @output_options
 def rm(name: str, output: Output) -> int:
     """Remove a schedule. Its jobs keep running."""
     connect(output).schedules.drop(name)
-    output.show({"schedule": name}, lambda: f"schedule {name} is removed", lambda: [name])
-    return exits.OK
+    return done(output, {"schedule": name}, f"schedule {name} is removed", name)
 
 
-@schedule.command()
+@schedule.command(epilog=examples("headway schedule pause nightly", "headway schedule pause nightly --json"))
 @click.argument("name")
 @output_options
 def pause(name: str, output: Output) -> int:
@@ -102,7 +137,7 @@ def pause(name: str, output: Output) -> int:
     return _pause(name, output, True)
 
 
-@schedule.command()
+@schedule.command(epilog=examples("headway schedule resume nightly", "headway schedule resume nightly --json"))
 @click.argument("name")
 @output_options
 def resume(name: str, output: Output) -> int:
@@ -113,8 +148,7 @@ def resume(name: str, output: Output) -> int:
 def _pause(name: str, output: Output, paused: bool) -> int:
     answer = connect(output).schedules.pause(name, paused)
     said = "is paused" if paused else "goes on"
-    output.show(answer, lambda: f"schedule {name} {said}", lambda: [name])
-    return exits.OK
+    return done(output, answer, f"schedule {name} {said}", name)
 
 
 def schedule_table(output: Output, found: Sequence[Mapping[str, Any]], now: float) -> str:

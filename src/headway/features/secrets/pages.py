@@ -9,18 +9,28 @@ from typing import Any
 import click
 
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
+from headway.cli.frame.groups import Noun
 from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output
+from headway.cli.frame.things import done, listed, named, show
 from headway.core.errors import BadInput
 from headway.core.spec.secrets import check_secret_name
 
 
-@click.group()
+@click.group(cls=Noun)
 def secret() -> None:
     """Keep values that jobs need and nobody should see: set, list and remove them, rotate the key."""
 
 
-@secret.command("set")
+@secret.command(
+    "set",
+    epilog=examples(
+        "headway secret set hf-token  # typed at a prompt",
+        "headway secret set hf-token --file token.txt",
+        "headway secret set db --reference vault://kv/vision/db --project vision",
+    ),
+)
 @click.argument("name")
 @click.option("--project", help="The project whose jobs may use it. [default: your only one, or default]")
 @click.option(
@@ -44,7 +54,7 @@ def set_(name: str, project: str | None, path: Path | None, reference: str | Non
     return exits.OK
 
 
-@secret.command()
+@secret.command(epilog=examples("headway secret ls", "headway secret ls --project vision -o json"))
 @click.option("--project", help="Of one project alone.")
 @output_options
 def ls(project: str | None, output: Output) -> int:
@@ -52,11 +62,22 @@ def ls(project: str | None, output: Output) -> int:
     found = connect(output).secrets.list(project or "")
     columns = ("PROJECT", "NAME", "VERSION", "KEPT", "SET BY")
     lines = [[each["project"], each["name"], str(each["version"]), each["kept"], each["created_by"]] for each in found]
-    output.show({"secrets": found}, lambda: output.table(columns, lines), lambda: [each["name"] for each in found])
-    return exits.OK
+    return listed(output, "secrets", found, lambda: output.table(columns, lines), "no secrets; headway secret set NAME")
 
 
-@secret.command()
+@secret.command(
+    "show", epilog=examples("headway secret show hf-token", "headway secret show hf-token --project vision")
+)
+@click.argument("name")
+@click.option("--project", help="The project that has it. [default: your only one, or default]")
+@output_options
+def show_secret(name: str, project: str | None, output: Output) -> int:
+    """Show who set a secret, when and where it is kept. Its value is never shown."""
+    client = connect(output)
+    return show(output, named(client.secrets.list(project or only_project(client)), name, "secret"), name)
+
+
+@secret.command(epilog=examples("headway secret rm hf-token", "headway secret rm hf-token --project vision"))
 @click.argument("name")
 @click.option("--project", help="The project that has it. [default: your only one, or default]")
 @output_options
@@ -65,11 +86,11 @@ def rm(name: str, project: str | None, output: Output) -> int:
     client = connect(output)
     project = project or only_project(client)
     client.secrets.remove(project, name)
-    output.say(f"secret {name} of project {project} is removed")
-    return exits.OK
+    said = f"secret {name} of project {project} is removed"
+    return done(output, {"secret": name, "project": project}, said, name)
 
 
-@secret.command()
+@secret.command(epilog=examples("headway secret rotate", "headway secret rotate --json"))
 @output_options
 def rotate(output: Output) -> int:
     """Seal every secret anew with the first key of the key file; afterwards older keys can be removed from it."""
@@ -79,14 +100,15 @@ def rotate(output: Output) -> int:
     return exits.OK
 
 
-@secret.command("new-key")
-def new_key() -> int:
+@secret.command("new-key", epilog=examples("headway secret new-key", "headway secret new-key --json"))
+@output_options
+def new_key(output: Output) -> int:
     """Print a fresh line for the key file of a shared server."""
     import base64
     import secrets
 
-    click.echo(f"{secrets.token_hex(4)} {base64.b64encode(secrets.token_bytes(32)).decode()}")
-    return exits.OK
+    line = f"{secrets.token_hex(4)} {base64.b64encode(secrets.token_bytes(32)).decode()}"
+    return done(output, {"line": line}, line, line)
 
 
 def only_project(client: Any) -> str:

@@ -7,12 +7,20 @@ from typing import Any
 
 import click
 
+from headway.cli.frame.examples import examples
 from headway.cli.frame.options import connect, job_argument, output_options
 from headway.cli.frame.output import Output
 from headway.core.errors import BadInput
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog=examples(
+        "headway exec mnist -- nvidia-smi",
+        "headway exec mnist --rank 3 -- py-spy dump --pid 1234",
+        "headway exec -t mnist -- htop",
+    ),
+)
 @job_argument
 @click.option("--rank", type=click.IntRange(min=0), help="Beside this rank; the first one, when left out.")
 @click.option("-t", "--tty", is_flag=True, help="In a terminal, for what wants one.")
@@ -28,7 +36,7 @@ def exec_(job: str, rank: int | None, tty: bool, command: tuple[str, ...], outpu
     return visit(connect(output), job, output, {"command": list(command), "rank": rank}, tty=tty)
 
 
-@click.command()
+@click.command(epilog=examples("headway ssh mnist", "headway ssh mnist --rank 3"))
 @job_argument
 @click.option("--rank", type=click.IntRange(min=0), help="Beside this rank; the first one, when left out.")
 @output_options
@@ -39,7 +47,9 @@ def ssh(job: str, rank: int | None, output: Output) -> int:
     return visit(connect(output), job, output, {"rank": rank}, tty=sys.stdin.isatty())
 
 
-@click.command()
+@click.command(
+    epilog=examples("headway tunnel mnist 6006", "headway tunnel mnist 8080:6006  # another port on this side")
+)
 @job_argument
 @click.argument("port", metavar="[LOCAL:]PORT")
 @output_options
