@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # For editors and type checkers; _PLACES says the same to the interpreter.
     from typing import Any
 
+    from headway.client.async_calls import AsyncExecutor, AsyncFunctionCall
+    from headway.client.async_sdk import AsyncClient, AsyncJobHandle
     from headway.client.calls import CallFailed, Executor, FunctionCall, as_completed, job
     from headway.client.sdk import Client, JobHandle, submit
     from headway.core.errors import (
@@ -42,6 +44,8 @@ __all__ = [
     "submit", "Client", "JobHandle",
     # Functions as jobs.
     "job", "Executor", "FunctionCall", "as_completed",
+    # The same for asyncio.
+    "AsyncClient", "AsyncJobHandle", "AsyncExecutor", "AsyncFunctionCall",
     # What goes wrong.
     "HeadwayError", "UserError", "BadInput", "NotFound", "NotAllowed", "Conflict", "OperatorError", "Unavailable",
     "CallFailed",
@@ -50,6 +54,8 @@ __all__ = [
 ]  # fmt: skip
 
 _PLACES = {
+    **dict.fromkeys(("AsyncClient", "AsyncJobHandle"), "headway.client.async_sdk"),
+    **dict.fromkeys(("AsyncExecutor", "AsyncFunctionCall"), "headway.client.async_calls"),
     **dict.fromkeys(("Client", "JobHandle", "submit"), "headway.client.sdk"),
     **dict.fromkeys(("CallFailed", "Executor", "FunctionCall", "as_completed", "job"), "headway.client.calls"),
     **dict.fromkeys(
@@ -71,20 +77,22 @@ if not os.path.isdir(os.path.join(os.path.dirname(__file__), "client")):
     __path__ = extend_path(__path__, __name__)
 
 
-def __getattr__(name: str) -> Any:
-    """`headway.submit` and its like are loaded when they are first asked for: importing headway stays cheap."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # A checker knows the names from above, and should complain of others.
 
-    try:
-        module = import_module(_PLACES[name])
-    except ModuleNotFoundError as error:
-        if error.name and error.name.startswith("headway"):
-            raise AttributeError(f"headway.{name} needs the whole package: pip install headway") from error
-        raise
-    found = globals()[name] = getattr(module, name)  # Once: a training asks for `headway.log` at every step.
-    return found
+    def __getattr__(name: str) -> Any:
+        """`headway.submit` and its like are loaded when they are first asked for: importing headway stays cheap."""
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        try:
+            module = import_module(_PLACES[name])
+        except ModuleNotFoundError as error:
+            if error.name and error.name.startswith("headway"):
+                raise AttributeError(f"headway.{name} needs the whole package: pip install headway") from error
+            raise
+        found = globals()[name] = getattr(module, name)  # Once: a training asks for `headway.log` at every step.
+        return found
 
 
 def __dir__() -> list[str]:

@@ -163,7 +163,10 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "cut":
             self.wfile.write(content[: len(content) // 2])
             return self._drop()
-        self.wfile.write(content)
+        try:
+            self.wfile.write(content)
+        except ConnectionError:
+            self._drop()  # Whoever asked has hung up.
 
     def _drop(self) -> None:
         self.close_connection = True

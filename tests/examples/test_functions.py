@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,3 +57,17 @@ def test_an_exception_that_cannot_be_unpickled_tells_what_it_was(executor: calls
         job.result(600)
     assert "raise OutOfRange(number, 9)" in failed.value.trace
     assert failed.value.job == job.id
+
+
+def test_calls_are_awaited(living: Living) -> None:
+    remote = headway.job(cpus=0.1)(square)
+
+    async def program() -> tuple[int, list[int], BaseException | None]:
+        executor = headway.AsyncExecutor(cpus=0.1)
+        bad = await executor.submit(square, -1)
+        values = [value async for value in remote.map.aio([2, 3])]
+        return await remote.remote.aio(4), values, await bad.exception(600)
+
+    four, values, error = asyncio.run(program())
+    assert (four, values) == (16, [4, 9])
+    assert isinstance(error, ValueError)

@@ -132,7 +132,7 @@ def _receive(client: Client, job: str, artifact: Artifact, part: str, on_bytes: 
                     on_bytes(len(piece))
                     give_up_at = time.monotonic() + client.link.patience_s
             except Unavailable as broken:
-                if time.monotonic() >= give_up_at:
+                if time.monotonic() >= give_up_at or client.link.abandoned:
                     raise
                 client.link.on_trouble(broken.message)
                 time.sleep(PAUSE_S)

@@ -13,9 +13,9 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence, Sized
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from headway.client.artifacts import choose, fetch
 from headway.client.code import bundle
@@ -25,8 +25,13 @@ from headway.client.sdk import Client, JobHandle
 from headway.core.errors import BadInput, HeadwayError, NotFound
 from headway.training import calling
 
+if TYPE_CHECKING:
+    from headway.client.async_calls import AsyncFunctionCall
+
 Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
+Later = TypeVar("Later")
+SomeJob = TypeVar("SomeJob", bound=JobHandle)
 
 RUNNER = "run_call.py"
 OUTPUTS = ["output"]
@@ -79,7 +84,7 @@ class FunctionCall(JobHandle, Generic[Value]):
     def _told(self, timeout_s: float | None) -> tuple[Any, BaseException | None]:
         """What was returned, or what was raised."""
         if self.wait(timeout_s) not in ENDS:
-            raise TimeoutError(f"job {self.id} has not ended within {timeout_s:g} s")
+            raise late(self.id, timeout_s)
         try:
             (found,) = [
                 each for each in choose(self.artifacts(), ()) if os.path.basename(each["path"]) == calling.RESULT
@@ -89,6 +94,10 @@ class FunctionCall(JobHandle, Generic[Value]):
         with tempfile.TemporaryDirectory() as folder:
             path = fetch(self.client, self.id, found, folder, to=os.path.join(folder, calling.RESULT))
             return read_result(path, self.id)
+
+
+def late(job: str, timeout_s: float | None) -> TimeoutError:
+    return TimeoutError(f"job {job} has not ended within {timeout_s or 0:g} s")
 
 
 def read_result(path: str, job: str) -> tuple[Any, BaseException | None]:
@@ -267,7 +276,7 @@ def _name(function: Any) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", told).strip("-_")[:40] or "call"
 
 
-def as_completed(jobs: Iterable[JobHandle], timeout_s: float | None = None) -> Iterator[Any]:
+def as_completed(jobs: Iterable[SomeJob], timeout_s: float | None = None) -> Iterator[SomeJob]:
     """Yield jobs as they end; TimeoutError when the time is up and some have not."""
     give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
     left = list(dict.fromkeys(jobs))
@@ -282,8 +291,19 @@ def as_completed(jobs: Iterable[JobHandle], timeout_s: float | None = None) -> I
             raise TimeoutError(f"{len(left)} of the jobs have not ended within {timeout_s:g} s")
 
 
+class TwoWays(Generic[Arguments, Value, Later]):
+    """Something to call, and its twin for asyncio: `fit.remote(4)`, and `await fit.remote.aio(4)`."""
+
+    def __init__(self, call: Callable[Arguments, Value], aio: Callable[Arguments, Later]) -> None:
+        self._call = call
+        self.aio = aio
+
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        return self._call(*args, **kwargs)
+
+
 class RemoteFunction(Generic[Arguments, Value]):
-    """A function that can be called as a job. Called as it is, it runs here."""
+    """A function that can be called as a job: `remote`, `spawn` and `map`, each with `.aio`. As it is, it runs here."""
 
     def __init__(self, function: Callable[Arguments, Value], wishes: dict[str, Any]) -> None:
         _check_callable(function, "job", "@headway.job(gpus=1) above a function")
@@ -298,24 +318,58 @@ class RemoteFunction(Generic[Arguments, Value]):
         """Call it here and now."""
         return self._function(*args, **kwargs)
 
-    def spawn(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> FunctionCall[Value]:
-        """Submit the call and return its job."""
-        return Executor(**self._wishes).submit(self._function, *args, **kwargs)
+    @property
+    def spawn(self) -> TwoWays[Arguments, FunctionCall[Value], Awaitable[AsyncFunctionCall[Value]]]:
+        """Submit the call and return its job: `fit.spawn(4).result()`, `await (await fit.spawn.aio(4)).result()`."""
 
-    def remote(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
-        """Submit the call and wait for what it returns."""
-        return self.spawn(*args, **kwargs).result()
+        def now(*args: Arguments.args, **kwargs: Arguments.kwargs) -> FunctionCall[Value]:
+            return Executor(**self._wishes).submit(self._function, *args, **kwargs)
 
-    def map(self, *columns: Iterable[Any]) -> Iterator[Value]:
-        """One job per element; yields what they return, in order."""
-        for made in Executor(**self._wishes).map_array(self._function, *columns):
-            yield made.result()
+        async def aio(*args: Arguments.args, **kwargs: Arguments.kwargs) -> AsyncFunctionCall[Value]:
+            from headway.client.async_calls import AsyncExecutor
+
+            return await AsyncExecutor(**self._wishes).submit(self._function, *args, **kwargs)
+
+        return TwoWays(now, aio)
+
+    @property
+    def remote(self) -> TwoWays[Arguments, Value, Awaitable[Value]]:
+        """Submit the call and wait for what it returns: `fit.remote(4)`, `await fit.remote.aio(4)`."""
+
+        def now(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+            return self.spawn(*args, **kwargs).result()
+
+        async def aio(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+            return await (await self.spawn.aio(*args, **kwargs)).result()
+
+        return TwoWays(now, aio)
+
+    @property
+    def map(self) -> TwoWays[..., Iterator[Value], AsyncIterator[Value]]:
+        """One job per element; yields what they return, in order. `async for value in fit.map.aio([2, 3])` likewise."""
+
+        def now(*columns: Iterable[Any]) -> Iterator[Value]:
+            for made in Executor(**self._wishes).map_array(self._function, *columns):
+                yield made.result()
+
+        async def aio(*columns: Iterable[Any]) -> AsyncIterator[Value]:
+            from headway.client.async_calls import AsyncExecutor
+
+            for made in await AsyncExecutor(**self._wishes).map_array(self._function, *columns):
+                yield await made.result()
+
+        return TwoWays(now, aio)
 
 
-def job(
-    function: Callable[Arguments, Value] | None = None, **wishes: Any
-) -> RemoteFunction[Arguments, Value] | Callable[[Callable[Arguments, Value]], RemoteFunction[Arguments, Value]]:
-    """Make a function callable as a job: `@headway.job(gpus=1, retries=3, timeout="6h")`."""
+@overload
+def job(function: Callable[Arguments, Value], /) -> RemoteFunction[Arguments, Value]: ...
+@overload
+def job(**wishes: Any) -> Callable[[Callable[Arguments, Value]], RemoteFunction[Arguments, Value]]: ...
+def job(function: Any = None, /, **wishes: Any) -> Any:
+    """Make a function callable as a job: `@headway.job(gpus=1, retries=3, timeout="6h")`, or `@headway.job` alone.
+
+    Called as it is, it runs here; `remote`, `spawn` and `map` make jobs of it. The wishes are a job file's keys.
+    """
     if function is not None:
         return RemoteFunction(function, wishes)
     return lambda found: RemoteFunction(found, wishes)

@@ -181,9 +181,11 @@ class Client:
         return JobHandle(self, self.detail(ref))
 
     def detail(self, ref: str) -> dict[str, Any]:
+        """All that is known of a job: its summary, description, attempts and places."""
         return self._dict("GET", f"/jobs/{_word(ref)}")
 
     def why(self, ref: str) -> dict[str, Any]:
+        """Why a job is in the state that it is in: a sentence, and the evidence for it."""
         return self._dict("GET", f"/jobs/{_word(ref)}/why")
 
     def stop(self, ref: str, grace_s: float | None = None, drop_files: bool = False) -> dict[str, Any]:
@@ -203,9 +205,11 @@ class Client:
         return dict(answer["job"])
 
     def checkpoints(self, ref: str) -> list[dict[str, Any]]:
+        """The checkpoints that are kept of a job, the newest first."""
         return list(self._json("GET", f"/jobs/{_word(ref)}/checkpoints")["checkpoints"])
 
     def checkpoint_files(self, ref: str, step: int) -> list[dict[str, Any]]:
+        """The files of one checkpoint, with their sizes."""
         return list(self._json("GET", f"/jobs/{_word(ref)}/checkpoints/{int(step)}/files")["files"])
 
     def pin(self, ref: str, step: int, pinned: bool = True) -> None:
@@ -224,9 +228,11 @@ class Client:
         return JobHandle(self, self._json("POST", f"/jobs/{_word(ref)}/rerun", {"key": key or new_key()})["job"])
 
     def diff(self, one: str, other: str) -> dict[str, Any]:
+        """What differs between two jobs: code, packages, parameters, results."""
         return self._dict("GET", f"/jobs/{_word(one)}/diff/{_word(other)}")
 
     def artifacts(self, ref: str) -> list[dict[str, Any]]:
+        """The files that are kept of a job, with attempt, path, size and hash."""
         return list(self._json("GET", f"/jobs/{_word(ref)}/artifacts")["artifacts"])
 
     def artifact_pieces(self, ref: str, artifact: Mapping[str, Any], start: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -318,12 +324,15 @@ class Client:
                 data = b""
 
     def nodes(self) -> list[dict[str, Any]]:
+        """The nodes, with what each has, and what of it is free."""
         return list(self._json("GET", "/nodes")["nodes"])
 
     def server(self) -> dict[str, Any]:
+        """What the server says of itself: its version, engines, and who leads."""
         return self._dict("GET", "/server")
 
     def close(self) -> None:
+        """Close the connection; the next call would open another."""
         self.link.close()
 
     def _json(
@@ -340,27 +349,42 @@ class Client:
         return dict(self._json(method, path))
 
 
-class JobHandle:
-    """One job, as the server last described it."""
+class SeenJob:
+    """One job, as the server last described it; `seen` has all of that."""
 
-    def __init__(self, client: Client, seen: Mapping[str, Any], array: Mapping[str, Any] | None = None) -> None:
-        self.client = client
+    def __init__(self, seen: Mapping[str, Any], array: Mapping[str, Any] | None = None) -> None:
         self.seen = dict(seen)
         self.array = dict(array or {})  # Of an array's first job: the array's id and size.
         self.id = str(seen["id"])
 
     def __repr__(self) -> str:
-        return f"<job {self.id} {self.seen.get('name', '')}: {self.state}>"
+        return f"<job {self.id} {self.name}: {self.state}>"
+
+    @property
+    def name(self) -> str:
+        """Its name, for people; jobs may share one."""
+        return str(self.seen.get("name") or "")
 
     @property
     def state(self) -> str:
+        """`queued`, `starting`, `running`, `stopping`, and the ends `succeeded`, `failed`, `cancelled`."""
         return str(self.seen["state"])
 
     @property
     def sentence(self) -> str:
+        """Why it is in that state, in one sentence."""
         return str(self.seen.get("sentence") or "")
 
-    def refresh(self) -> JobHandle:
+
+class JobHandle(SeenJob):
+    """One job, as the server last described it: `wait` and `refresh` look anew."""
+
+    def __init__(self, client: Client, seen: Mapping[str, Any], array: Mapping[str, Any] | None = None) -> None:
+        super().__init__(seen, array)
+        self.client = client
+
+    def refresh(self) -> Self:
+        """Ask the server how it is now."""
         self.seen = self.client.detail(self.id)
         return self
 
@@ -383,15 +407,19 @@ class JobHandle:
             yield kept.decode("utf-8", "replace")
 
     def stop(self, grace_s: float | None = None) -> None:
+        """Ask it to end, and to save within its grace."""
         self.seen |= self.client.stop(self.id, grace_s)
 
     def retry(self) -> JobHandle:
+        """Let it go now if it waits to be tried again; once it has ended, the same as a new job."""
         return JobHandle(self.client, self.client.retry(self.id))
 
     def preempt(self, grace_s: float | None = None) -> None:
+        """Let it make room: it saves, and starts again from its newest checkpoint."""
         self.seen |= self.client.preempt(self.id, grace_s)
 
     def checkpoints(self) -> list[dict[str, Any]]:
+        """The checkpoints that are kept of it, the newest first."""
         return self.client.checkpoints(self.id)
 
     def fork(self, step: int | None = None, **params: Any) -> JobHandle:
@@ -399,9 +427,11 @@ class JobHandle:
         return self.client.fork(self.id, step, params)
 
     def rerun(self) -> JobHandle:
+        """The same job anew: the same code, packages, inputs, parameters and seed."""
         return self.client.rerun(self.id)
 
     def artifacts(self) -> list[dict[str, Any]]:
+        """The files that are kept of it, with attempt, path, size and hash."""
         return self.client.artifacts(self.id)
 
     def download(self, directory: str, *paths: str) -> list[str]:

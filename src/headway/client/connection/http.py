@@ -134,6 +134,8 @@ class ServerLink:
         self._turn = 0  # Which of several servers is asked.
         self.several = 1  # How many there are.
         self._met = False  # One of the servers has answered this very link.
+        self.abandoned = False
+        self._streams: set[Wire] = set()
         self._id, self._calls = os.urandom(4).hex(), 0  # What every call is named by, again and again where need be.
 
     def _find(self) -> Address:
@@ -240,18 +242,19 @@ class ServerLink:
             self._turn += 1
             raise Unavailable(f"the answer of {address.url} broke off: {_plain(error)}") from None
         finally:
-            wire.close()
+            self._let_go(wire)
 
     def _begin(self, address: Address, target: str, headers: Mapping[str, str]) -> tuple[Wire, int, Mapping[str, str]]:
         wire = None
         try:
             wire, base = _connect(address, CONNECT_S_MAX)
+            self._hold(wire)
             asked = {**_headers(address, None), **self._name(), **headers}
             return wire, *wire.begin("GET", base + target, asked, None, ANSWER_S_MAX)
         except OSError as error:
             self._turn += 1
             if wire is not None:
-                wire.close()
+                self._let_go(wire)
             raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
 
     def dial(self) -> tuple[Wire, str, dict[str, str]]:
@@ -276,6 +279,22 @@ class ServerLink:
             self._wire.close()
             self._wire = None
 
+    def abandon(self) -> None:
+        """Hang up under a thread that waits for an answer or a stream: it ends at once, and nothing is tried again."""
+        self.abandoned = True
+        for wire in (self._wire, *self._streams):
+            if wire is not None:
+                wire.hang_up()
+
+    def _hold(self, wire: Wire) -> None:
+        self._streams.add(wire)
+        if self.abandoned:
+            wire.hang_up()
+
+    def _let_go(self, wire: Wire) -> None:
+        self._streams.discard(wire)
+        wire.close()
+
     def _try(
         self,
         method: str,
@@ -293,6 +312,8 @@ class ServerLink:
             if self._wire is None:
                 self._address = self._find()
                 self._wire, self._base = _connect(self._address, CONNECT_S_MAX)
+            if self.abandoned:
+                raise ConnectionAbortedError("the call was given up")
             assert self._address is not None
             sent = True
             headers = {**_headers(self._address, payload), **name}
@@ -349,7 +370,7 @@ class _Waiting:
         self._tries += 1
         self._worth_s = max(self._worth_s, worth_s)
         lasted_s = time.monotonic() - self._began_at
-        if lasted_s + self._pause_s >= self._worth_s and self._tries >= self._link.several:
+        if self._link.abandoned or (lasted_s + self._pause_s >= self._worth_s and self._tries >= self._link.several):
             raise trouble
         self._link.on_trouble(trouble.message)
         if not self._trouble:

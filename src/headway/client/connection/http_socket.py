@@ -102,3 +102,7 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_socket"):
+            self._socket.close()
