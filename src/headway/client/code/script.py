@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.client.code import shebang
 from headway.core.errors import BadInput
 from headway.core.spec.command import command_words
 
@@ -74,20 +75,37 @@ def command_for(words: Sequence[str], directory: str, cwd: str, env: Mapping[str
         raise BadInput(f'"{_short(first)}" is a notebook', "convert it first: jupyter nbconvert --to script")
     if first.endswith((".py", ".sh")):
         script = _existing(first, directory, cwd)
-        runner = interpreter(env) if first.endswith(".py") else shutil.which("bash", path=env.get("PATH")) or "/bin/sh"
-        return [runner, script, *rest]
+        return [*runner_of(script, directory, env), script, *rest]
     if "/" in first:
-        return [_existing(first, directory, cwd), *rest]
+        program = _existing(first, directory, cwd)
+        runner = [] if _can_run(program, directory) else shebang.of_file(os.path.join(directory, program))
+        return [*runner, program, *rest]
     if not shutil.which(first, path=env.get("PATH")):
         if os.path.exists(os.path.join(directory, first)):
+            runner = shebang.of_file(os.path.join(directory, first))
+            if runner:
+                return [*runner, first, *rest]
             raise BadInput(
-                f'"{_short(first)}" is a file, but neither a .py nor a .sh script', f"./{first} runs it as a program"
+                f'"{_short(first)}" is a file, but neither a .py nor a .sh script, and has no #! line',
+                f"./{first} runs it as a program",
             )
         raise BadInput(
             f'"{_short(first)}" is neither a script here nor a program on the PATH',
             nearest(os.path.join(directory, first)) or "a command that only the node has goes after --",
         )
     return [first, *rest]
+
+
+def runner_of(script: str, directory: str, env: Mapping[str, str]) -> list[str]:
+    """What runs a script: what its first line says; where that is any Python, or nothing, the caller's own."""
+    said = shebang.of_file(os.path.join(directory, script))
+    if script.endswith(".py") and (not said or shebang.names_python(said)):
+        return [interpreter(env), *said[1:]]
+    return said or [shutil.which("bash", path=env.get("PATH")) or "/bin/sh"]
+
+
+def _can_run(program: str, directory: str) -> bool:
+    return os.access(os.path.join(directory, program), os.X_OK)
 
 
 def interpreter(env: Mapping[str, str]) -> str:
