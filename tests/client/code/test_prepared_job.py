@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.client.code.prepared_job import Packing, PreparedJob, prepare, take_packing
+from headway.client.code.prepared_job import Packing, PreparedJob, prepare, take_packing, too_much
 from headway.client.code.script import describe_job
 from headway.core.errors import BadInput
 from headway.core.spec.job import read_spec
@@ -51,12 +52,48 @@ def test_who_decides(project: Path, asked: bool | None, when: str, shared: bool,
     assert ("bundle" in made.raw) == bundled
 
 
-def test_outside_a_project_a_shared_server_gets_no_bundle_unless_asked(project: Path) -> None:
+@pytest.mark.parametrize("asked", [None, True])
+def test_a_plain_folder_is_bundled_like_any_other(project: Path, asked: bool | None) -> None:
     (project / "headway.toml").unlink()
-    assert prepared(project, Packing(), shared=True).bundle is None
-    made = prepared(project, Packing(True), shared=True)
+    made = prepared(project, Packing(asked), shared=True)
     assert made.bundle is not None
     assert made.bundle.root == str(project / "src")
+    assert "subdir" not in made.raw
+
+
+def at_home(project: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], packing: Packing) -> PreparedJob:
+    (project / "headway.toml").unlink()
+    monkeypatch.setenv("HOME", str(project / "src"))
+    raw = describe_job(words, {}, ENV, str(project / "src"), verbatim=True)
+    return prepare(raw, packing, when="auto", shared=True, cache=project.parent / "cache", env=ENV)
+
+
+def test_a_whole_home_is_not_sent_along_with_a_command_that_needs_no_file_of_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = at_home(project, monkeypatch, ["nvidia-smi"], Packing())
+    assert made.bundle is None
+    assert made.raw.keys() & {"workdir", "bundle"} == set()
+    assert "is not sent: the job runs in an empty directory" in made.note
+    read_spec(made.raw)
+
+
+def test_a_script_in_a_whole_home_is_refused_unless_it_is_said_how_to_get_it_there(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BadInput, match=r'"train\.py" lies in .*, which is too much to send'):
+        at_home(project, monkeypatch, ["python3", "train.py"], Packing())
+    (project / "headway.toml").touch()
+    assert at_home(project, monkeypatch, ["python3", "train.py"], Packing(True)).bundle is not None
+    (project / "headway.toml").touch()
+    assert at_home(project, monkeypatch, ["python3", "train.py"], Packing(False)).raw["workdir"] == str(project / "src")
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"), [("/", True), ("/tmp", True), ("~", True), ("~/..", True), ("~/x", False)]
+)
+def test_what_nobody_means_to_send(place: str, expected: bool) -> None:
+    assert too_much(os.path.normpath(os.path.expanduser(place))) is expected
 
 
 def test_a_bundled_job_runs_in_the_same_directory_of_the_bundle(project: Path) -> None:

@@ -38,6 +38,8 @@ def packing_given(given: dict[str, Any]) -> dict[str, Any]:
 def send(client: Any, prepared: PreparedJob, output: Output) -> None:
     """Bring the bundle to the server, with a bar on a terminal and one line elsewhere."""
     bundle = prepared.bundle
+    if prepared.note:
+        output.say(f"headway: {prepared.note}")
     if bundle is None:
         return
     from headway.client.code.bundle import WARN_BYTES

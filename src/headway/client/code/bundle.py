@@ -97,7 +97,7 @@ def read(root: str, cache: Path, *, allow_large: bool = False) -> ReadBundle:
     if size > REFUSE_BYTES and not allow_large:
         raise BadInput(
             f"{root}: {show_size(size)} in {len(looked):,} files; at most 2 GB are bundled{_largest(looked)}",
-            f"{_leave_out()}, or use --allow-large",
+            f"{_leave_out()}; --allow-large sends it, --no-bundle runs where it lies if nodes see that directory",
         )
     known = StatCache(cache, root)
     real_root = os.path.realpath(root)

@@ -1,7 +1,7 @@
 """From a described job to one that can be submitted: where its code comes from, and what its packages are made from.
 
-Decides between running in place and bundling (docs/decisions/0001-in-place-or-bundled.md). Reads the project and sends
-nothing.
+Decides between running in place and bundling (docs/decisions/0031-a-plain-folder-is-bundled.md). Reads the project and
+sends nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 from headway.client.code import bundle, environments, ignored_files
@@ -36,6 +37,7 @@ class PreparedJob:
 
     raw: dict[str, Any]
     bundle: ReadBundle | None = None
+    note: str = ""  # What the caller should know, and did not ask for.
 
 
 def take_packing(wishes: dict[str, Any]) -> Packing:
@@ -57,6 +59,8 @@ def prepare(
     workdir = str(raw["workdir"])
     made = raw.get("bundle")
     root = None if made else _root(workdir, packing.bundle, when, shared)
+    if root is not None and packing.bundle is None and too_much(root):
+        return _without_files(raw, workdir, OF_THIS_MACHINE if shared else (), env)
     if packing.environment is not None:
         base = root or workdir
         script = next((word for word in raw.get("command") or () if str(word).endswith(".py")), None)
@@ -74,8 +78,36 @@ def prepare(
 def _root(workdir: str, asked: bool | None, when: str, shared: bool) -> str | None:
     """The directory to bundle, or None for a job that runs in place."""
     project = ignored_files.project_root(workdir)
-    wanted = asked if asked is not None else when == "always" or (when == "auto" and shared and project is not None)
+    wanted = asked if asked is not None else when == "always" or (when == "auto" and shared)
     return (project or workdir) if wanted else None
+
+
+def too_much(root: str) -> bool:
+    """Whether a directory is one that nobody means to send: a home, what holds homes, or where everybody writes."""
+    place = os.path.realpath(root)
+    home = os.path.realpath(os.path.expanduser("~"))
+    return (
+        place == "/"
+        or place in (home, "/tmp", "/var/tmp", os.path.realpath(gettempdir()))
+        or home.startswith(place.rstrip("/") + "/")
+    )
+
+
+def _without_files(raw: dict[str, Any], workdir: str, names: Sequence[str], env: Mapping[str, str]) -> PreparedJob:
+    """A job that was submitted from such a directory: without its files where it names none of them, else refused."""
+    named = next((word for word in raw.get("command") or () if _is_file_there(str(word), workdir)), None)
+    hint = "go to the project's directory, or name it: --workdir DIR; --bundle sends it, --no-bundle runs in place"
+    if named is not None:
+        raise BadInput(f'"{named[:200]}" lies in {workdir}, which is too much to send to the server', hint)
+    given = _without({key: value for key, value in raw.items() if key != "workdir"}, names, env)
+    given["command"] = _portable(given["command"], "python3") if names else given["command"]
+    return PreparedJob(given, note=f"{workdir} is not sent: the job runs in an empty directory of its own")
+
+
+def _is_file_there(word: str, workdir: str) -> bool:
+    if os.path.isabs(word) or "\0" in word or not word:
+        return False
+    return os.path.isfile(os.path.join(workdir, word))
 
 
 def _bundled(
