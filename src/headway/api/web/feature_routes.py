@@ -53,6 +53,8 @@ class FeatureRoutes:
     here_without_leader: frozenset[str] = frozenset()  # GET routes that any server may answer while nobody leads.
     part: Callable[[Any, Any, Any], Any] | None = None  # From store, storage and control: what its routes share.
     admit: Callable[[Services, Actor, JobSpec], None] | None = None  # Refuses what is not the submitter's to submit.
+    concerns: Callable[[JobSpec], bool] | None = None  # Whether `check` has to be asked about a job.
+    check: Callable[[Services, JobSpec], None] | None = None  # Refuses what this server could not serve. May block.
     static: Sequence[StaticFiles] = ()
     sockets: Sequence[Socket] = ()
 

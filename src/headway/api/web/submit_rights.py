@@ -47,6 +47,17 @@ class Admission:
     async def admit(self, request: Request, specs: Sequence[JobSpec], raws: Sequence[Any]) -> tuple[JobSpec, ...]:
         """The descriptions with their project, and with ids that the caller may see for the jobs that they name."""
         actor = actor_of(request)
+        admitted = await self._admitted(request, actor, specs, raws)
+        for web in self.services.webs.values():
+            if web.concerns is not None and web.check is not None:
+                concerned = {id(spec): spec for spec in admitted if web.concerns(spec)}
+                for spec in concerned.values():
+                    await run_in_threadpool(web.check, self.services, spec)
+        return admitted
+
+    async def _admitted(
+        self, request: Request, actor: Actor, specs: Sequence[JobSpec], raws: Sequence[Any]
+    ) -> tuple[JobSpec, ...]:
         if actor.admin:
             if specs and (record := recording.get()) is not None:
                 record.project = specs[0].project

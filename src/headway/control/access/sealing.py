@@ -22,6 +22,12 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 
 
+class KeyGone(OperatorError):
+    """A secret cannot be opened any more, by anybody: its key is not in the file, or is another."""
+
+    kind = "key-gone"
+
+
 class KeyRing:
     """The keys of one file. `make`: a private server makes its own file; a shared one is given one."""
 
@@ -50,13 +56,11 @@ class KeyRing:
         what = f'the secret "{secret.name}" of project "{secret.project}"'
         if key is None:
             hint = f"put the line of that key back into {self.path}, or set the secret again"
-            raise OperatorError(
-                f'{what} is sealed with the key "{secret.key_id}", which {self.path} does not have', hint
-            )
+            raise KeyGone(f'{what} is sealed with the key "{secret.key_id}", which {self.path} does not have', hint)
         try:
             return AESGCM(key).decrypt(secret.nonce, secret.ciphertext, secret.sealed_for).decode()
         except InvalidTag:
-            raise OperatorError(
+            raise KeyGone(
                 f"{what} does not open with its key: it was changed, or the key was", "set it again"
             ) from None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.control.access.sealing import KeyRing
+from headway.control.access.sealing import KeyGone, KeyRing
 from headway.control.state.transaction import Transaction
 from headway.core.errors import BadInput, NotAllowed, NotFound
 from headway.core.model import Job
@@ -102,10 +102,32 @@ def used_by(store: Store, job: Job) -> list[Secret]:
 def value_of(store: Store, ring: KeyRing, resolve: Callable[[str], str], secret: Secret, guarded: bool) -> str:
     """What the ranks of a job get. Blocks: a reference is resolved now, and must still be allowed."""
     if not secret.reference:
-        return ring.open(secret)
+        return _opened(ring, secret)
     if guarded and not _allowed(store, secret):
         raise NotFound(*why_not(secret.reference, secret.project))  # For its job it is as if it were not there.
     return _checked(secret, resolve(secret.reference))
+
+
+def _opened(ring: KeyRing, secret: Secret) -> str:
+    try:
+        return ring.open(secret)
+    except KeyGone:
+        # Said without where the file lies, which is the operator's business. To its job it is as if it were not there.
+        hint = f"set it again: headway secret set {secret.name} --project {secret.project}"
+        raise NotFound(
+            f'the secret "{secret.name}" of project "{secret.project}" cannot be opened: its key is gone', hint
+        ) from None
+
+
+def check_opens(store: Store, ring: KeyRing, spec: JobSpec) -> None:
+    """Refuse a job whose secret would not open when it begins. What is kept elsewhere is asked for only then."""
+    for use in spec.progress.secrets:
+        secret = find(store, spec.project, use.name)
+        if secret is not None and not secret.reference:
+            try:
+                _opened(ring, secret)
+            except NotFound as error:
+                raise BadInput(f"secrets.{use.variable}: {error.message}", error.hint) from None
 
 
 def _checked(secret: Secret, value: str) -> str:

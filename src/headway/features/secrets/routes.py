@@ -131,4 +131,6 @@ ROUTES = FeatureRoutes(
         ("POST", "/api/v1/secrets/rotate"): Right.SERVE,
         ("POST", "/agent/secrets"): Right.AGENT,
     },
+    concerns=lambda spec: bool(spec.progress.secrets),
+    check=lambda services, spec: secrets.check_opens(services.store, services.ring, spec),
 )
