@@ -17,7 +17,7 @@ from headway import settings
 from headway.client.connection import embedded
 from headway.client.connection.http import Address, ServerLink
 from headway.client.connection.patience import Acquaintances
-from headway.core.errors import Unavailable
+from headway.core.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
     from headway.client.accounts import AccountCalls
@@ -196,6 +196,7 @@ class Client:
 
     def retry(self, ref: str) -> dict[str, Any]:
         """Let a backing-off job go now; of an ended job, make a new one: only one, however often the answer is lost."""
+        self._check_workdir(ref)
         answer = self._json("POST", f"/jobs/{_word(ref)}/retry", {"key": new_key()})
         return dict(answer["job"])
 
@@ -220,12 +221,24 @@ class Client:
         self, ref: str, step: int | None = None, params: Mapping[str, Any] | None = None, key: str | None = None
     ) -> JobHandle:
         """Submit a new job that begins from a checkpoint of another (the newest, without a step)."""
+        self._check_workdir(ref)
         asked = {"step": step, "set": dict(params or {}), "key": key or new_key()}
         return JobHandle(self, self._json("POST", f"/jobs/{_word(ref)}/fork", asked)["job"])
 
     def rerun(self, ref: str, key: str | None = None) -> JobHandle:
         """Submit the same job anew: the same code, packages, inputs, parameters and seed."""
+        self._check_workdir(ref)
         return JobHandle(self, self._json("POST", f"/jobs/{_word(ref)}/rerun", {"key": key or new_key()})["job"])
+
+    def _check_workdir(self, ref: str) -> None:
+        """Refuse to do a job again whose directory is gone. With a shared server it need not be on this machine."""
+        if self.resolved.settings.server_url:
+            return
+        job = self.detail(ref)
+        workdir = (job.get("spec") or {}).get("workdir")
+        if workdir and not os.path.exists(workdir):
+            hint = "make it again, or submit from where its files are now; --bundle keeps what a job was made from"
+            raise BadInput(f"{job['id']} ran in {workdir}, which is gone", hint)
 
     def diff(self, one: str, other: str) -> dict[str, Any]:
         """What differs between two jobs: code, packages, parameters, results."""

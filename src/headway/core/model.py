@@ -77,6 +77,7 @@ class Cause(StrEnum):
     INPUT_MISSING = "input_missing"
     BUNDLE_MISSING = "bundle_missing"
     SECRET_MISSING = "secret_missing"
+    WORKDIR_MISSING = "workdir_missing"
     STALLED = "stalled"
     OUTPUT_LIMIT = "output_limit"
     TIME_LIMIT = "time_limit"

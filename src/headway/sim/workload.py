@@ -22,6 +22,7 @@ from headway.sim.faults import DEAFENS, UPSETS
 from headway.sim.judge.broken import Broken
 from headway.sim.judge.checkpoints import EVERY_S
 from headway.sim.node import habits
+from headway.sim.node.agent import GONE
 from headway.sim.node.habits import Habit
 from headway.sim.node.machine import Script
 from headway_wire.tasks import split_key
@@ -34,6 +35,7 @@ Failed = Callable[[UserError], bool]
 FOREVER = float("inf")
 KINDS = ("good", "good", "good", "good", "long", "failing", "flaky", "one fails", "limited", "hanging")
 GB = 2**30
+HOMELESS = 0.1  # Of jobs whose code is good, those whose directory no node has.
 SAVERS: tuple[Callable[[int], frozenset[int]], ...] = (  # Each task its share; the first, the last, or two for all.
     lambda nodes: frozenset(range(nodes)),
     lambda nodes: frozenset(range(nodes)),
@@ -141,6 +143,8 @@ class Workload:
         base = replace(base, habit=habit)
         savers = Random(f"{world.seed} {name} savers").choice(SAVERS)(nodes)
         fails = {"failing": 1000, "one fails": 1000, "flaky": 2}.get(kind, 0)
+        if kind == "good" and Random(f"{world.seed} {name} place").random() < HOMELESS:
+            kind, spec = "homeless", replace(spec, workdir=GONE)
         return CodePlan(name, kind, spec, base, savers, fails)
 
     def savers(self, job: Job) -> frozenset[int]:

@@ -197,7 +197,7 @@ def _hold_failed(state: NodeState, fact: HoldFailed, now: float, acts: list[Act]
     task = state.tasks.get(fact.task)
     if task is not None and task.phase in (HOLDING, PREPARING):
         state.go_waits.pop(fact.task, None)
-        task.detail = fact.detail
+        task.cause, task.detail = fact.cause, fact.detail
         enter(state, task, REFUSED, now)
     elif task is not None:
         _not_held_anew(state, task, now)

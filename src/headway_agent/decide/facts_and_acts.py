@@ -72,8 +72,11 @@ class Held:
 
 @dataclass(frozen=True)
 class HoldFailed:
+    """The task cannot be taken up here. With a cause, it is the job that is in the way."""
+
     task: str
     detail: str
+    cause: str = ""
 
 
 @dataclass(frozen=True)

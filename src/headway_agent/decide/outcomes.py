@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, Iterable, Mapping, Sequence
 
 DETAIL_CHARS_MAX = 300
+NO_ENTRY = "headway: cannot enter the working directory"  # How the note of a keeper begins that could not.
 SIGKILL = 9
 SHELL_SIGKILL = 128 + SIGKILL
 SIGNAL_NAMES = {
@@ -134,6 +135,8 @@ def _plain_cause(failed: Exit) -> str:
         return causes.KILLED
     if failed.signal is not None:
         return causes.CRASHED
+    if failed.note.startswith(NO_ENTRY):
+        return causes.PERMISSION_DENIED if failed.note.endswith("ermission denied") else causes.WORKDIR_MISSING
     return {126: causes.NOT_EXECUTABLE, 127: causes.COMMAND_MISSING}.get(failed.exit_code or 0, causes.USER_CODE)
 
 

@@ -51,8 +51,10 @@ def _start(rank: Mapping[str, Any], env: Mapping[str, str], before: Sequence[str
     try:
         os.chdir(rank["cwd"])
     except (OSError, ValueError) as error:
+        from headway_agent.decide.outcomes import NO_ENTRY  # The keeper does without it otherwise.
+
         reason = getattr(error, "strerror", None) or str(error)
-        raise CannotStart(126, f"headway: cannot enter the working directory {rank['cwd']}: {reason}") from None
+        raise CannotStart(126, f"{NO_ENTRY} {rank['cwd']}: {reason}") from None
     program = find_program(argv[0], env.get("PATH") or DEFAULT_PATH)
     try:
         if before:

@@ -397,14 +397,14 @@ class Agent:
             return
         try:
             workdir = result.cwd or act.claim.workdir
-            if workdir and not os.path.isdir(workdir):
-                raise FileNotFoundError(2, "no such directory", workdir)
+            if workdir:
+                steps.check_workdir(workdir)
             port = self.state.tasks[act.task].port or granted.free_port()  # Held anew, it keeps the port that was told.
             if act.claim.progress.log_policies:
                 enforce.keep_policies(directory, act.claim.progress.log_policies)
             self.progressing.held(act.claim, directory, workdir or f"{directory}/work")
-        except OSError as error:
-            self.happened(HoldFailed(act.task, f"{error.strerror}: {error.filename}"))
+        except (OSError, steps.NotHere) as error:
+            self._not_prepared(act.task, error)
             return
         self.link.holds.append(
             launch_of(act.claim, directory, self.address, port, self.facts.gpus, result, self.shim, OWN)
@@ -418,7 +418,7 @@ class Agent:
         elif isinstance(error, steps.UnusableCheckpoint):
             self.happened(CheckpointBad(key, error.key, error.detail))
         else:
-            self.happened(HoldFailed(key, str(error) or type(error).__name__))
+            self.happened(HoldFailed(key, steps.said_of(error), getattr(error, "cause", "")))
 
     # --- the server ---
 

@@ -7,9 +7,11 @@ never comes here. The steps are in code.py, inputs.py, environments.py; the last
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from dataclasses import dataclass, field
 
+from headway_wire import causes
 from headway_wire.claim import NO_PROGRAM
 
 TYPE_CHECKING = False
@@ -34,7 +36,11 @@ class StepFailed(Exception):
 
 
 class NotHere(Exception):
-    """It cannot be prepared on this node, or not now; another one may do better."""
+    """It cannot be prepared on this node, or not now; another one may do better. A cause says that it is in the job."""
+
+    def __init__(self, detail: str, cause: str = "") -> None:
+        super().__init__(detail)
+        self.cause = cause
 
 
 class UnusableCheckpoint(Exception):
@@ -158,6 +164,26 @@ def prepare(work: Work) -> Prepared:
         _restore(work)
     work.check()
     return work.prepared
+
+
+def check_workdir(path: str) -> None:
+    """See that ranks could run there. What may pass (a server of files that does not answer) stays an OSError."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotHere(f"there is no {path}", causes.WORKDIR_MISSING) from None
+    except PermissionError:
+        raise NotHere(f"the agent's user may not enter {path}", causes.PERMISSION_DENIED) from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotHere(f"{path} is not a directory", causes.WORKDIR_MISSING)
+    if not os.access(path, os.X_OK):
+        raise NotHere(f"the agent's user may not enter {path}", causes.PERMISSION_DENIED)
+
+
+def said_of(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.strerror}: {error.filename}"
+    return str(error) or type(error).__name__
 
 
 def cache_dir(node_path: str, environ: Mapping[str, str]) -> str:

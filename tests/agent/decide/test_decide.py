@@ -37,7 +37,7 @@ from headway_agent.decide.decide import (
     next_call,
 )
 from headway_agent.decide.facts_and_acts import Act, Fact
-from headway_agent.decide.outcomes import name_outcome
+from headway_agent.decide.outcomes import NO_ENTRY, name_outcome
 from headway_agent.keeper.table import Table
 from headway_wire.digests import digest_of
 from headway_wire.sync import OutputRange
@@ -149,6 +149,15 @@ def test_what_cannot_be_held_is_refused() -> None:
     exchange(state, duties=[a_duty()])
     agent.decide(state, HoldFailed(T, "no such directory"), 1.0)
     assert reported(state)[T] == {"task": T, "phase": "refused", "detail": "no such directory"}
+
+
+def test_a_refusal_says_what_of_the_job_is_in_the_way() -> None:
+    state = a_state()
+    exchange(state, duties=[a_duty()])
+    agent.decide(state, HoldFailed(T, "there is no /data", "workdir_missing"), 1.0)
+    assert reported(state)[T] == {
+        "task": T, "phase": "refused", "detail": "there is no /data", "cause": "workdir_missing",
+    }  # fmt: skip
 
 
 def test_without_a_lease_nothing_goes_until_the_next_reply_in_time() -> None:
@@ -504,6 +513,8 @@ OUTCOMES = [
     ([Exit(0, 1)], "SyntaxError: of a subprocess\nValueError: no\n", "user_code"),
     ([Exit(0, 127, note="headway: command not found: x")], "", "command_missing"),
     ([Exit(0, 126)], "", "not_executable"),
+    ([Exit(0, 126, note=f"{NO_ENTRY} /x: Permission denied")], "", "permission_denied"),
+    ([Exit(0, 126, note=f"{NO_ENTRY} /x: No such file or directory")], "", "workdir_missing"),
     ([Exit(0, None, 11)], "", "crashed"),
     ([Exit(0, None, 9)], "", "killed"),
     ([Exit(0, None, 9, oom=True)], "", "out_of_memory"),

@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from headway_agent.prepare import inputs
 from headway_agent.prepare.cache import Cache
-from headway_agent.prepare.steps import StepFailed, Unwanted, needed, prepare
+from headway_agent.prepare.steps import NotHere, StepFailed, Unwanted, check_workdir, needed, prepare
 from headway_wire.claim import Claim
 from tests.agent.stores import Site80, a_bundle, a_manifest, a_work
 
@@ -265,3 +266,43 @@ def test_what_could_not_be_made_is_not_there_and_is_made_by_the_next(tmp_path: P
     path, noted = cache.get("a", str(tmp_path), lambda draft: Path(draft).mkdir() or {"kind": "b"})
     assert os.path.isdir(path)
     assert noted["kind"] == "b"
+
+
+def refusal(path: Path) -> tuple[str, str]:
+    with pytest.raises(NotHere) as raised:
+        check_workdir(str(path))
+    return raised.value.cause, str(raised.value)
+
+
+def test_a_directory_in_which_nobody_could_run_is_the_jobs_own_trouble(tmp_path: Path) -> None:
+    check_workdir(str(tmp_path))
+    (tmp_path / "file").touch()
+    assert refusal(tmp_path / "none") == ("workdir_missing", f"there is no {tmp_path}/none")
+    assert refusal(tmp_path / "file" / "x") == ("workdir_missing", f"there is no {tmp_path}/file/x")
+    assert refusal(tmp_path / "file") == ("workdir_missing", f"{tmp_path}/file is not a directory")
+
+
+def test_a_directory_that_the_agent_may_not_enter_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "shut/inner").mkdir(parents=True)
+    (tmp_path / "shut").chmod(0o600)
+    tmp_path.chmod(0o755)
+    try:
+        with as_somebody_else():
+            inner, outer = refusal(tmp_path / "shut/inner"), refusal(tmp_path / "shut")
+    finally:
+        (tmp_path / "shut").chmod(0o700)
+    assert inner == ("permission_denied", f"the agent's user may not enter {tmp_path}/shut/inner")
+    assert outer == ("permission_denied", f"the agent's user may not enter {tmp_path}/shut")
+
+
+@contextmanager
+def as_somebody_else() -> Iterator[None]:
+    """Whoever is root may enter everything: for a moment this process is another user, also for access()."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)

@@ -41,7 +41,7 @@ def test_a_first_line_becomes_words(line: str, expected: list[str]) -> None:
 
 
 def test_what_the_interpreter_could_not_read_is_refused() -> None:
-    with pytest.raises(BadInput, match='"x.sh" has the line ends of Windows'):
+    with pytest.raises(BadInput, match=r'"x\.sh" has the line ends of Windows'):
         words_of("#!/bin/bash -eu\r", "x.sh")
     with pytest.raises(BadInput, match="a quotation mark without its other half"):
         words_of("#!/usr/bin/env -S bash 'a", "x.sh")

@@ -277,6 +277,35 @@ def test_what_does_not_start_gives_every_place_back_and_charges_nobody(signal: S
     assert not job.alive
 
 
+def refused(attempt: int, elsewhere: bool) -> Refused:
+    return Refused(attempt, 0, "there is no /data", cause=Cause.WORKDIR_MISSING, elsewhere=elsewhere)
+
+
+def test_a_refusal_for_the_jobs_own_sake_ends_it_where_there_is_no_other_node() -> None:
+    job = after(placed(a_job(retries_max=5)), refused(1, elsewhere=False))
+    assert (job.state, job.cause, job.number) == (State.FAILED, Cause.WORKDIR_MISSING, 1)
+    assert job.detail.startswith("on n1 there is no /data")
+
+
+def test_a_refusal_for_the_jobs_own_sake_is_tried_on_other_nodes_but_not_on_all_of_them() -> None:
+    job = after(placed(a_job()), refused(1, elsewhere=True))
+    assert (job.state, job.cause, job.avoid) == (State.QUEUED, Cause.NEVER_STARTED, ("n1",))
+    job = after(job, seats("n2"), refused(2, elsewhere=True), now=NOW + 10)
+    assert (job.state, job.avoid) == (State.QUEUED, ("n1", "n2"))
+    job = after(job, seats("n3"), refused(3, elsewhere=True), now=NOW + 20)
+    assert (job.state, job.cause) == (State.FAILED, Cause.WORKDIR_MISSING)
+
+
+def test_a_job_that_saved_a_step_is_tried_elsewhere_again_however_often_it_lost_its_node() -> None:
+    job = placed(a_job())
+    for number in range(1, 5):
+        job = after(job, Claimed(number, 0), now=NOW + 1000 * number)
+        assert job.attempt is not None
+        job = replace(job, attempt=replace(job.attempt, committed_step=number))
+        job = after(job, NodeLost(number, "n1"), seats("n1"), now=NOW + 1000 * number + 500)
+    assert after(job, refused(5, elsewhere=True), now=NOW + 9000).state is State.QUEUED
+
+
 def test_the_nodes_to_avoid_are_the_newest_few() -> None:
     job = a_job()
     for number in range(12):

@@ -31,6 +31,7 @@ environment_failed  user   no   no
 input_missing    user      no   no
 bundle_missing   user      no   no
 secret_missing   user      no   no
+workdir_missing  user      no   no
 stalled          user      yes  no
 output_limit     user      no   no
 time_limit       user      no   no

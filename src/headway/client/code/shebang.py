@@ -47,7 +47,7 @@ def words_of(line: str, name: str) -> list[str]:
 
 
 def _of_env(program: str, rest: str, name: str) -> list[str]:
-    splits = rest.startswith("-S") or rest.startswith("--split-string")
+    splits = rest.startswith(("-S", "--split-string"))
     if not splits:
         # One word for the kernel: `env "python3 -u"` finds no program of that name. What was meant is plain.
         words = rest.split()

@@ -15,6 +15,7 @@ from headway.control.nodes import file_reports, saver_questions
 from headway.control.nodes.sessions import Session
 from headway.control.state.transaction import Transaction
 from headway.core.errors import BadInput, HeadwayError
+from headway.core.job.causes import TABLE, Again
 from headway.core.job.events import Event
 from headway.core.job.lifecycle import ON_NODE, begins_alone
 from headway.core.job.signals import (
@@ -28,9 +29,10 @@ from headway.core.job.signals import (
     TaskEnded,
     TaskMissing,
 )
-from headway.core.model import Cause, Node, Outcome, Phase, Resources, State
+from headway.core.model import Cause, Job, Node, Outcome, Phase, Resources, State
 from headway.core.protocol import without_stored
 from headway.core.records import replace
+from headway.core.scheduling.fit import could_go_elsewhere
 from headway.storage.protocol import check_key
 from headway.store.protocol import LogRange
 from headway_wire.sync import (
@@ -147,7 +149,7 @@ class Sync:
             return
         signal: Signal
         if phase == REFUSED:
-            signal = Refused(attempt, index, report.detail[:500], report.cause == CALLED_BACK)
+            signal = self._refusal(tx, job, index, report)
         elif phase == FAILED_PREPARE:
             signal = PrepareFailed(attempt, index, _cause(report.cause, Cause.NEVER_STARTED), report.detail)
         elif phase == ENDED:
@@ -166,6 +168,16 @@ class Sync:
         else:
             signal = Claimed(attempt, index, report.address, report.port)
         tx.step(job, signal)
+
+    def _refusal(self, tx: Transaction, job: Job, index: int, report: Report) -> Refused:
+        detail = report.detail[:500]
+        if report.cause == CALLED_BACK:
+            return Refused(job.number, index, detail, called_back=True)
+        cause = _cause(report.cause, Cause.NEVER_STARTED)
+        if TABLE[cause].again is not Again.NEVER:
+            return Refused(job.number, index, detail)
+        others = could_go_elsewhere(tx.book.view.need(job), tx.book.nodes.values(), self.session.node)
+        return Refused(job.number, index, detail, cause=cause, elsewhere=others)
 
     def _missing(self, tx: Transaction) -> None:
         """A full report names all that the node has: what is going there and is not named, it has not."""

@@ -102,6 +102,12 @@ TABLE: dict[Cause, CauseRow] = {
     Cause.SECRET_MISSING: CauseRow(
         Whose.USER, Again.NEVER, "could not get one of its secrets", "headway secret ls shows those of its project"
     ),
+    Cause.WORKDIR_MISSING: CauseRow(
+        Whose.USER,
+        Again.NEVER,
+        "did not find its working directory",
+        "submit it again from a directory that is there; with --bundle its files are sent along to any node",
+    ),
     Cause.STALLED: CauseRow(
         Whose.USER,
         Again.IN_BUDGET,

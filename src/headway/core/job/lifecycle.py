@@ -143,6 +143,8 @@ def _refused(job: Job, signal: Refused, now: float) -> Job:
         return job  # A claim outweighs a refusal that comes after it.
     if signal.called_back:
         return _called_back(job, now)
+    if signal.cause is not None and retry.refusal_is_final(job, signal.elsewhere, now):
+        return _ended_unprepared(job, signal.cause, f"on {task.node} {signal.detail}", now)
     return _never_started(job, f"{task.node} refused it: {signal.detail}", (task.node,), now)
 
 
@@ -157,8 +159,12 @@ def _claim_overdue(job: Job, signal: ClaimOverdue, now: float) -> Job:
 def _prepare_failed(job: Job, signal: PrepareFailed, now: float) -> Job:
     if _task_in(job, signal.task, Phase.PLACED, Phase.BEHIND) is None:
         return job
-    released = _release_all(job, signal.cause, signal.detail, now)
-    return _settle(replace(released, cause=signal.cause, detail=signal.detail), now, ())
+    return _ended_unprepared(job, signal.cause, signal.detail, now)
+
+
+def _ended_unprepared(job: Job, cause: Cause, detail: str, now: float) -> Job:
+    released = _release_all(job, cause, detail, now)
+    return _settle(replace(released, cause=cause, detail=detail), now, ())
 
 
 def _resume_spoiled(job: Job, signal: ResumeSpoiled, now: float) -> Job:

@@ -23,6 +23,7 @@ BACKOFF_MOST_S = 300.0
 PLATFORM_PAUSE_S = 5.0
 PLATFORM_FREE = 3
 UNREACHABLE_PAUSE_S = 15.0
+REFUSALS_MOST = 3  # So many nodes are asked before what is in the way is taken for the same everywhere.
 LONG_S = 3600.0  # Who ran that long is not in a loop that pauses must slow down, though it has no checkpoint to show.
 DAY_S = 86400.0
 
@@ -54,6 +55,13 @@ def decide(job: Job, cause: Cause, now: float) -> Verdict:
     if not verdict.again:
         return replace(verdict, retries=job.retries, quick_ends=job.quick_ends, losses=job.losses)
     return replace(verdict, quick_ends=quick_ends, losses=losses)
+
+
+def refusal_is_final(job: Job, elsewhere: bool, now: float) -> bool:
+    """Whether a node that refuses a job for its own sake speaks for all: no other is left, or enough were asked."""
+    if not elsewhere or standing(job).platform + 1 >= REFUSALS_MOST:
+        return True
+    return not decide(job, Cause.NEVER_STARTED, now).again
 
 
 def made_headway(job: Job) -> bool:

@@ -46,12 +46,17 @@ class MovedUp:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An agent cannot take the task (no directory, wrong resources). After a claim it changes nothing."""
+    """An agent cannot take the task (no room, wrong resources). After a claim it changes nothing.
+
+    With a cause, it is the job that is in the way (its directory is not there), and asking the same node again is vain.
+    """
 
     attempt: int
     task: int
     detail: str = ""
     called_back: bool = False  # It gave it back because it was asked to, before it began.
+    cause: Cause | None = None
+    elsewhere: bool = True  # Whether other nodes could take it, which have not lost or refused it before.
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -132,6 +133,18 @@ def short_of(need: Need, room: Room) -> str:
 def lacks(need: Need, room: Room) -> str:
     """What keeps one task of this job off this node now, as a short phrase; empty when it fits."""
     return unsuited(need, room.node) or short_of(need, room)
+
+
+def could_go_elsewhere(need: Need, nodes: Iterable[Node], refusing: NodeId) -> bool:
+    """Whether a job could run without this node, and without those that it avoids, once there is room."""
+    others = 0
+    for node in nodes:
+        avoided = node.id == refusing or node.id in need.avoid
+        if not avoided and not node.cordoned and node.gone_at is None and not unsuited(need, node):
+            others += 1
+            if others >= need.nodes:
+                return True
+    return False
 
 
 def leaves_too_soon(node: Node, now: float, run_s: float | None) -> bool:

@@ -154,6 +154,8 @@ def _failed(job: Job, plan: CodePlan, failures: int) -> None:
     assert job.cause is not None
     if job.cause is Cause.TIME_LIMIT:
         fair = plan.kind == "limited"
+    elif job.cause is Cause.WORKDIR_MISSING:
+        fair = plan.kind == "homeless"
     elif TABLE[job.cause].whose is Whose.USER:
         fair = failures >= job.spec.retries_max + 1
     else:

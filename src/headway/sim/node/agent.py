@@ -19,6 +19,7 @@ from headway_agent.decide import decide as agent
 from headway_agent.decide import node_features
 from headway_agent.loop.turn import AgentTurn
 from headway_agent.server_link.addresses import ServerAddresses
+from headway_wire.causes import WORKDIR_MISSING
 from headway_wire.kinds import Message
 from headway_wire.reply import Reply
 from headway_wire.sync import Facts, OutputRange, StoredCheckpoint, SyncRequest
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from headway.sim.node.machine import Machine
     from headway_agent.keeper.turn import KeeperNews
 
+GONE = "/gone"  # A directory that no machine has.
 M = TypeVar("M", bound=Message)
 FLUSH_EVERY_S = 4.0
 RETRY_S = (0.1, 5.0)
@@ -171,6 +173,9 @@ class SimAgent:
             raise NotImplementedError(f"the simulated agent cannot perform {act}")
 
     def hold(self, act: agent.Hold) -> None:
+        if act.claim.workdir == GONE:
+            self.turn.happened(agent.HoldFailed(act.task, f"there is no {GONE}", WORKDIR_MISSING))
+            return
         if self.world.happens(self.simulation.faults.claim_refused):
             self.turn.happened(self._not_held(act.task))
             return
