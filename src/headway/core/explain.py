@@ -25,6 +25,12 @@ def explain_waiting(job: Job, waiting: Waiting, now: float = 0.0) -> str:
     apart = _no_matter_of_room(job, waiting, now)
     if apart:
         return f"waits: {apart}"
+    if waiting.array is not None:
+        # Its place in the queue says nothing: others of its array have to end first.
+        array, runs, most = waiting.array
+        full = f"waits: {runs} of array {array} {'has a place' if runs == 1 else 'have places'}, and {most} may at once"
+        said = "; ".join([full, *_outlook(job, waiting, now)])
+        return f"{said} ({explain_cause(job)})" if job.cause else said
     parts = []
     if waiting.ahead:
         parts.append(f'{_ordinal(waiting.ahead + 1)} in queue "{job.spec.queue}"')

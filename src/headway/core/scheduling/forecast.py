@@ -186,6 +186,7 @@ def _copy(view: View) -> View:
     copy.policy = view.policy
     copy.licences = view.licences
     copy.licences_held = dict(view.licences_held)
+    copy.of_array = dict(view.of_array)
     copy.free = view.free.copy()
     copy.active = dict(view.active)
     copy.lengths = dict(view.lengths)

@@ -84,6 +84,7 @@ class Trial:
         self._taken: dict[NodeId, list[Leaving]] = {}  # What this plan has placed so far.
         self._counted: list[Lane] = []
         self._licences: dict[str, int] = {}
+        self._of_array: dict[str, int] = {}
         self._full: set[Counter | str] = set()  # Counters at which a job waits already; those behind it wait too.
         self._misfits: set[Need] = set()
         self._waiting: set[Shelf] = set()  # Shelves for which somebody waits with a reservation.
@@ -230,9 +231,9 @@ class Trial:
 
     def _counts(self, lane: Lane, borrowing: bool = False) -> bool:
         """Whether quotas and licences allow one more of this lane. The first who must wait there holds up others."""
-        if not lane.counters and not lane.name.licences:
+        if not lane.counters and not lane.name.licences and lane.name.array is None:
             return True
-        if not self._licensed(lane):
+        if not self._licensed(lane) or not self._within_array(lane):
             return False
         if borrowing or not lane.counters:
             return True
@@ -264,7 +265,17 @@ class Trial:
                 return False
         return True
 
+    def _within_array(self, lane: Lane) -> bool:
+        """Whether one more of its array may run. A retried element may stand in another lane of the same array."""
+        if lane.name.array is None:
+            return True
+        array, most = lane.name.array
+        return self.view.of_array.get(array, 0) + self._of_array.get(array, 0) < most
+
     def _count(self, lane: Lane) -> None:
+        if lane.name.array is not None:
+            array = lane.name.array[0]
+            self._of_array[array] = self._of_array.get(array, 0) + 1
         if lane.counters:
             self.view.counted.add(lane.counters, lane.amounts, 1)
             self._counted.append(lane)

@@ -33,6 +33,7 @@ class LaneName(NamedTuple):
     need: Need
     length: Length
     licences: tuple[tuple[str, int], ...]
+    array: tuple[str, int] | None = None  # Of an array that says so: its id, and how many of it may run at once.
 
 
 class Lane:

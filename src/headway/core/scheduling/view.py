@@ -41,6 +41,7 @@ class View:
         self.policy = Policy()
         self.licences: dict[str, int] = {}
         self.licences_held: dict[str, int] = {}
+        self.of_array: dict[str, int] = {}  # By array: how many of its jobs hold places.
         self.counted = Held()
         self.shares = Shares(self.policy.half_life_s, self.policy.cpus_per_gpu)
         self.history = History()
@@ -52,7 +53,7 @@ class View:
         self.repairs: dict[JobId, Repair] = {}  # Gangs that lost a node, with the places that they may keep.
         self._in_lane: dict[JobId, tuple[Lane, Key]] = {}
         self._wakes: list[tuple[float, JobId]] = []
-        self._names: dict[tuple[int, str, tuple[NodeId, ...]], tuple[Job, LaneName]] = {}
+        self._names: dict[tuple[int, str, tuple[NodeId, ...], tuple[str, int] | None], tuple[Job, LaneName]] = {}
         self._alike: dict[tuple[object, ...], LaneName] = {}
         self._estimates: dict[JobId, float] = {}  # Of those that hold places, by what was known when they began.
         self._began_last = 0.0
@@ -267,6 +268,10 @@ class View:
             self.counted.add(counters, amounts_of(spec.nodes, spec.resources), sign)
         for name, count in spec.wishes.licences:
             self.licences_held[name] = self.licences_held.get(name, 0) + sign * count
+        if job.array_id is not None:  # Also without a limit: its waiting jobs may get one.
+            self.of_array[job.array_id] = self.of_array.get(job.array_id, 0) + sign
+            if not self.of_array[job.array_id]:
+                del self.of_array[job.array_id]
 
     def _seat(self, before: Job | None, after: Job | None) -> None:
         """Keep the list of single tasks that hold a place and will leave it by themselves."""
@@ -381,23 +386,27 @@ class View:
     def lane_name(self, job: Job) -> LaneName:
         """The lane in which a job waits. A job keeps its spec, and many are alike, hence the two memories."""
         spec = job.spec
-        known = self._names.get((id(spec), job.user, job.avoid))
+        # Equal arrays may share their description, and each has its own limit.
+        array = (job.array_id, spec.wishes.at_once) if spec.wishes.at_once and job.array_id is not None else None
+        known = self._names.get((id(spec), job.user, job.avoid, array))
         if known is not None:
             return known[1]
         alike = (
             job.user, spec.name, spec.queue, spec.project, spec.pool, spec.priority, spec.nodes, spec.resources,
-            spec.wall_s_max, spec.wishes, job.avoid,
+            spec.wall_s_max, spec.wishes, job.avoid, array,
         )  # fmt: skip
         name = self._alike.get(alike)
         if name is None:
             need, length = self.need(job), self.length(job)
-            name = LaneName(spec.queue, spec.project, job.user, spec.priority, need, length, spec.wishes.licences)
+            of = (spec.queue, spec.project, job.user, spec.priority)
+            name = LaneName(*of, need, length, spec.wishes.licences, array)
             self._alike[alike] = name
         if len(self._names) >= LANES_REMEMBERED:
             self._names.clear()
             self._alike.clear()
             self._forget_lengths()
-        self._names[id(spec), job.user, job.avoid] = (job, name)  # The job keeps its spec's id from being used again.
+        # The job keeps its spec's id from being used again.
+        self._names[id(spec), job.user, job.avoid, array] = (job, name)
         return name
 
     def _forget_lengths(self) -> None:

@@ -42,6 +42,7 @@ class Waiting:
     in_vain: str = ""  # Why what it waits for can never come.
     quota: Short | None = None
     licence: tuple[str, int, int, int] | None = None  # Its name; how many it wants, are free, are there at all.
+    array: tuple[str, int, int] | None = None  # Its array's id; how many of it run, and may at once.
     ahead_first: tuple[JobId, ...] = ()  # The first of those ahead.
     starts_at: float | None = None  # When it will probably start.
     starts_exactly: bool = False  # Whether that is what the plan would do; else it is not before that time.
@@ -175,6 +176,7 @@ class WaitingReason:
             never=never,
             quota=self._quota(job, name),
             licence=licence,
+            array=self._array(name),
             coming=view.coming.get(job.id, ""),
         )
 
@@ -193,6 +195,13 @@ class WaitingReason:
             if count > free:
                 return licence, count, free, there
         return None
+
+    def _array(self, name: LaneName) -> tuple[str, int, int] | None:
+        if name.array is None:
+            return None
+        array, most = name.array
+        runs = self.view.of_array.get(array, 0)
+        return (array, runs, most) if runs >= most else None
 
     def ahead(self, job: Job) -> int:
         """How many waiting jobs go before this one."""

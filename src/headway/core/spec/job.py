@@ -23,7 +23,7 @@ from headway.core.spec.command import name_for as name_for
 from headway.core.spec.command import no_command, read_command
 from headway.core.spec.program import PLAIN, ProgramSpec
 from headway.core.spec.program_words import grace_of, retries_of, show_list, show_pairs
-from headway.core.spec.scheduling import NO_WISHES, Wishes, check_wishes
+from headway.core.spec.scheduling import NO_WISHES, Wishes, check_wishes, split_array
 from headway.core.spec.words import (
     AMOUNT,
     MAYBE_AMOUNT,
@@ -131,7 +131,7 @@ def _env(raw: object, what: str) -> tuple[tuple[str, str], ...]:
     return _pairs(raw, what, ENV_NAME)
 
 
-def _tags(raw: object, what: str) -> tuple[tuple[str, str], ...]:
+def read_tags(raw: object, what: str = "tags") -> tuple[tuple[str, str], ...]:
     return _pairs(raw, what, NAME)
 
 
@@ -387,7 +387,7 @@ class JobSpec:
         (),
         key="tags",
         says="labels for finding it again",
-        read=_tags,
+        read=read_tags,
         show=show_pairs,
         schema=PAIRS,
         always=True,
@@ -404,6 +404,7 @@ WORDS = Words(JobSpec)
 def read_spec(raw: Mapping[str, Any], words: Words[JobSpec] = WORDS) -> JobSpec:
     """Return the checked spec of a raw description, or raise BadInput naming field, value and a way out."""
     check_keys(raw, words.says, "job")
+    raw = split_array(raw)
     found = words.read(raw)
     if "command" not in found:
         raise no_command()

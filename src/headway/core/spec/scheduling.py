@@ -111,7 +111,22 @@ def _layout(value: object, what: str) -> str:
 
 
 def _count(value: object, what: str) -> int:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
     return whole(value, what, 1, ARRAY_MAX)
+
+
+def split_array(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A description in which `array: 1000%8` stands as its two words."""
+    said = raw.get("array")
+    if not isinstance(said, str) or "%" not in said:
+        return raw
+    size, _, most = said.partition("%")
+    if not most.strip().isdecimal():
+        raise BadInput(f'array: "{said[:80]}" is not a count', "1000%8 is a thousand jobs, at most eight at once")
+    if raw.get("at_once") is not None:
+        raise BadInput(f'array: "{said[:80]}" and at_once both say how many may run at once', "leave one out")
+    return {**raw, "array": size, "at_once": int(most)}
 
 
 def _labels(raw: object, what: str) -> tuple[tuple[str, str], ...]:
@@ -276,8 +291,8 @@ class Wishes:
         key="array",
         says="how many jobs to make of it; each sees its index",
         read=_count,
-        schema={**WHOLE, "minimum": 0},
-        flags=(Flag("--array", "Submit N jobs; each sees HEADWAY_ARRAY_INDEX.", metavar="N", type="int"),),
+        schema={"anyOf": [{**WHOLE, "minimum": 0}, TEXT]},
+        flags=(Flag("--array", "Submit N jobs, at most K at once; each sees HEADWAY_ARRAY_INDEX.", metavar="N[%K]"),),
     )
     estimate_s: float | None = word(
         None,
@@ -287,6 +302,23 @@ class Wishes:
         schema=MAYBE_AMOUNT,
         changeable=True,
         flags=(Flag("--estimate", "Expected run time; not a limit.", metavar="TIME", changing="Expected run time."),),
+    )
+    at_once: int = word(
+        0,
+        key="at_once",
+        says="of an array: how many of its jobs may run at once; the same as array: 1000%8",
+        read=_count,
+        schema={**WHOLE, "minimum": 1},
+        changeable=True,
+        flags=(
+            Flag(
+                "--at-once",
+                "Of an array: at most so many jobs at once.",
+                metavar="K",
+                type="int",
+                changing="Of an array: at most so many jobs at once; - lifts it.",
+            ),
+        ),
     )
 
 
