@@ -13,6 +13,7 @@ from headway.api.content import problems
 from headway.api.routes import (
     accounts,
     agents,
+    arrays,
     audit,
     cluster,
     events,
@@ -21,6 +22,7 @@ from headway.api.routes import (
     login,
     logs,
     queued_jobs,
+    selection,
     server,
     session,
 )
@@ -30,7 +32,9 @@ from headway.api.web.gate import Gate, guard, socket_of
 from headway.api.web.services import Services
 from headway.api.web.static_files import route_of
 
-ROUTES = (jobs, queued_jobs, logs, files, events, cluster, server, agents, accounts, audit, login, session)
+ROUTES = (
+    jobs, queued_jobs, arrays, selection, logs, files, events, cluster, server, agents, accounts, audit, login, session,
+)  # fmt: skip
 
 
 def create_app(services: Services) -> FastAPI:

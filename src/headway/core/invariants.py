@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from headway.core.job.states import FOLLOWS, TASK_FOLLOWS
 from headway.core.model import ENDS, Job, Node, Phase, State
+from headway.core.records import replace
 from headway.core.scheduling.fit import CPU_DUST
 
 
@@ -38,10 +39,17 @@ def broken_in(job: Job) -> list[str]:
     return said
 
 
+def untagged(after: Job, before: Job) -> Job:
+    """A job with the tags that it had before: they alone may change when all is over."""
+    if after.spec is before.spec:
+        return after
+    return replace(after, spec=replace(after.spec, tags=before.spec.tags))
+
+
 def broken_between(before: Job, after: Job) -> list[str]:
     """Sentences that do not hold of a change."""
     said: list[str] = []
-    if before.state in ENDS and before != after:
+    if before.state in ENDS and before != untagged(after, before):
         said.append(f"{before.id} changed after its end")
     if after.state is not before.state and after.state not in FOLLOWS[before.state]:
         said.append(f"{before.id} went from {before.state.value} to {after.state.value}")

@@ -202,16 +202,22 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs a page shows."""
+    """A selection of jobs: those that are all of this. What is left out leaves nothing out."""
 
     states: frozenset[str] = frozenset()
     project: str = ""
     user: str = ""
     queue: str = ""
-    name: str = ""
+    name: str = ""  # `*` in it stands for anything.
     ids: tuple[JobId, ...] = ()
     array: str = ""
     projects: frozenset[str] | None = None  # Only of these; None means of all.
+    tags: tuple[tuple[str, str | None], ...] = ()  # All of these; None: whatever its value is.
+    before: float | None = None  # Ended before this time; of those that have not, submitted before it.
+    unretried: bool = False  # Not those that another job is a retry of.
+
+
+ALL_JOBS = JobFilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +321,8 @@ class Store(Protocol):
         """Jobs whose id begins with this, or whose name is exactly this; newest first."""
         ...
 
-    def counts(self, array: str = "", projects: frozenset[str] | None = None) -> dict[str, int]:
-        """How many jobs, or jobs of an array, are in each state."""
+    def counts(self, which: JobFilter = ALL_JOBS) -> dict[str, int]:
+        """How many of these jobs are in each state."""
         ...
 
     def attempts(self, job: JobId) -> list[Attempt]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.core.invariants import broken_between, broken_in
+from headway.core.invariants import broken_between, broken_in, untagged
 from headway.core.job.lifecycle import charged, only_saves, place_kept, step
 from headway.core.job.signals import (
     CancelAsked,
@@ -29,6 +29,7 @@ from headway.core.job.signals import (
     SpecChanged,
     Stayed,
     StopDecided,
+    Tagged,
     TaskEnded,
     TaskMissing,
 )
@@ -95,6 +96,7 @@ SIGNALS: dict[str, Callable[[int], Signal]] = {
     "retry": lambda attempt: RetryAsked(),
     "never": lambda attempt: CanNeverRun("no pool has 99 gpus"),
     "changed": lambda attempt: SpecChanged(a_spec(priority=7)),
+    "tagged": lambda attempt: Tagged((("team", "vision"),)),
     "waited": lambda attempt: PendingOver("limit 1 h"),
 }
 # What each signal makes of each state. A dot: it is not heard, and the very same job comes back.
@@ -125,6 +127,7 @@ stop             .         .           stopping  stopping   stopping   .        
 retry            .         queued      .         .          .          .          .          .         .      .
 never            failed    failed      .         .          .          .          .          .         .      .
 changed          queued    queued      .         .          .          .          .          .         .      .
+tagged           queued    queued      starting  running    running    stopping   stopping   succeeded failed cancelled
 waited           failed    failed      .         .          .          .          .          .         .      .
 """
 
@@ -400,7 +403,10 @@ def test_a_kept_place_is_given_back_on_request_and_the_job_still_failed_by_itsel
 def test_a_finished_job_never_changes_whatever_is_said() -> None:
     for end in (succeeded(), failed(), cancelled()):
         for make in SIGNALS.values():
-            assert step(end, make(end.number), NOW + 5) is end
+            said = make(end.number)
+            then = step(end, said, NOW + 5)
+            assert then is end or isinstance(said, Tagged)
+            assert untagged(then, end) == end
 
 
 def test_only_the_users_own_ends_are_charged() -> None:

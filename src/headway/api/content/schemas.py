@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from headway.control.views.selection import WORDS as SELECTING
 from headway.core.access.actor import ROLES
 from headway.core.job.causes import TABLE
 from headway.core.model import State
@@ -114,7 +115,20 @@ _FOR: Schema = {"type": ["string", "null"], "description": "whose it shall be; o
 JOB = body(obj(("job",), job=SPEC, key=TEXT, force=_FORCE, user=_FOR))
 BATCH = body(obj(("jobs",), jobs=array(SPEC), key=TEXT, force=_FORCE, user=_FOR))
 STOP = body(obj(grace_s={"type": ["number", "null"]}, drop_files={"type": "boolean"}))
-ARRAY: Schema = obj(("id", "count"), id=TEXT, name=TEXT, count=WHOLE, states={"type": "object"})
+ARRAY: Schema = obj(
+    ("id", "count"), id=TEXT, name=TEXT, count=WHOLE, states={"type": "object"}, at_once=WHOLE, sentence=TEXT
+)
+SELECTION = body(
+    obj(
+        ("which",),
+        which=words(SELECTING, {}),
+        before=WHOLE,
+        key=TEXT,
+        grace_s={"type": ["number", "null"]},
+        drop_files={"type": "boolean"},
+        tags={"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+    )
+)
 MADE = answers(201, obj(job=SUMMARY, array=ARRAY), "the job; of an array, its first one")
 BATCH_MADE = answers(201, obj(ids=array(TEXT)), "the ids, in the order of the request")
 JOBS = answers(200, obj(jobs=array(SUMMARY), next={"type": ["integer", "null"]}), "a page")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -27,10 +28,12 @@ from headway.control.jobs.commands import (
 )
 from headway.control.jobs.submit import element
 from headway.control.views import jobs as job_views
+from headway.control.views import selection
+from headway.control.views.arrays import page_of_rows
 from headway.core.errors import BadInput
 from headway.core.model import State
 from headway.core.spec.job import JobSpec, check_keys, read_spec
-from headway.store.protocol import JobFilter
+from headway.store.protocol import JobFilter, Store
 
 WAIT_S_MAX = 60.0
 
@@ -89,17 +92,24 @@ def _looking(router: APIRouter, services: Services, look: Look) -> None:
         queue: str = "",
         name: str = "",
         array: str = "",
+        tag: Annotated[list[str], Query(max_length=selection.TAGS_MOST)] = [],  # noqa: B006
+        older_than: str = "",
+        grouped: bool = False,
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     ) -> Response:
-        """One page of jobs, newest first."""
-        projects = actor_of(request).projects
-        which = JobFilter(_states(state), project, user, queue, name, array=array, projects=projects)
-        page = await run_in_threadpool(services.store.page, which, before, limit)
-        coming = tuple(job.id for job in page if job.state in (State.QUEUED, State.STARTING))
+        """One page of jobs, newest first; grouped, each array is one row, with `states` of its jobs."""
+        words = {"state": state, "project": project, "user": user, "queue": queue, "name": name, "array": array}
+        words |= {"tag": tag, "older_than": older_than}  # type: ignore[dict-item]
+        which = selection.read(words, services.now(), actor_of(request).projects)
+        rows = page_of_rows if grouped else _plain_page
+        page, following = await run_in_threadpool(rows, services.store, which, before, limit)
+        jobs = [job for job in page if not isinstance(job, dict)]
+        coming = tuple(job.id for job in jobs if job.state in (State.QUEUED, State.STARTING))
         why = await services.do(WhyMany(coming)) if coming and services.leading else {}
-        shown = [job_views.summary(job, why.get(job.id, ""), services.now()) for job in page]
-        return JSONResponse({"jobs": shown, "next": page[-1].seq if len(page) == limit else None})
+        now = services.now()
+        shown = [job if isinstance(job, dict) else job_views.summary(job, why.get(job.id, ""), now) for job in page]
+        return JSONResponse({"jobs": shown, "next": following})
 
     @router.get("/jobs/{ref}", responses=DETAIL)
     async def job(ref: str, request: Request) -> Response:
@@ -195,11 +205,6 @@ def _read_many(raws: list[Any]) -> tuple[JobSpec, ...]:
     return tuple(specs)
 
 
-def _states(raw: str) -> frozenset[str]:
-    asked = frozenset(part for part in raw.split(",") if part)
-    unknown = asked - {state.value for state in State}
-    if unknown:
-        raise BadInput(
-            f'state: "{sorted(unknown)[0]}" is not a state', "one of " + ", ".join(state.value for state in State)
-        )
-    return asked
+def _plain_page(store: Store, which: JobFilter, before: int | None, limit: int) -> tuple[Sequence[Any], int | None]:
+    page = store.page(which, before, limit)
+    return page, page[-1].seq if len(page) == limit else None

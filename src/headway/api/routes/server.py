@@ -16,6 +16,7 @@ from headway.control.views import cluster as cluster_views
 from headway.control.views.jobs import show_event
 from headway.control.views.servers import listed
 from headway.core.access.tokens import proof
+from headway.store.protocol import JobFilter
 
 HAPPENINGS = 20
 TOKEN_LEAST = 20
@@ -77,7 +78,7 @@ def _about(services: Services, projects: frozenset[str] | None) -> dict[str, Any
         **services.about,
         "leader_epoch": epoch,
         "started_at": services.started_at,
-        "jobs": store.counts("", projects),
+        "jobs": store.counts(JobFilter(projects=projects)),
         "troubles": troubles,
         "last_seq": glance.last_seq,
         "old_tokens": sorted(services.old_tokens) if projects is None else [],

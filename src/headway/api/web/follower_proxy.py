@@ -26,7 +26,7 @@ PASSED = b"headway-passed"
 # Read from store and storage alone. Whatever is not named here is the leader's, so a new route is right from the start.
 HERE = (
     r"/agent\.pyz|/agent/hello|/agent/objects/.+"
-    r"|/api/v1/(health|openapi\.json|events|events/page|arrays/[^/]+"
+    r"|/api/v1/(health|openapi\.json|events|events/page|arrays/[^/]+(/counts)?"
     r"|jobs/[^/]+/(logs|checkpoints|checkpoints/\d+/(raw|files)|artifacts|artifacts/raw|diff/[^/]+))"
 )
 # The leader knows more of it (why a job waits, what was just written); without one, the store's word is good enough.

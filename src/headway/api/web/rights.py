@@ -36,10 +36,15 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/api/v1/plan"): KNOWN,
     # --- arrays ---
     ("GET", "/api/v1/arrays/{array}"): VIEW,
+    ("GET", "/api/v1/arrays/{array}/counts"): VIEW,
+    ("GET", "/api/v1/arrays/{array}/why"): VIEW,
     ("PATCH", "/api/v1/arrays/{array}"): CHANGE,
     ("POST", "/api/v1/arrays/{array}/stop"): CHANGE,
     ("POST", "/api/v1/arrays/{array}/hold"): CHANGE,
     ("POST", "/api/v1/arrays/{array}/release"): CHANGE,
+    # --- many jobs at once ---
+    ("POST", "/api/v1/selection/{verb}/preview"): CHANGE,
+    ("POST", "/api/v1/selection/{verb}"): CHANGE,
     # --- output and progress ---
     ("GET", "/api/v1/jobs/{ref}/logs"): VIEW,
     ("GET", "/api/v1/jobs/{ref}/logs/raw"): VIEW,
@@ -105,5 +110,12 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/agent/objects/{key:path}"): AGENT,
 }
 
-UNRECORDED = frozenset({("POST", "/api/v1/plan"), ("POST", "/api/v1/session"), ("DELETE", "/api/v1/session")})
+UNRECORDED = frozenset(
+    {
+        ("POST", "/api/v1/plan"),
+        ("POST", "/api/v1/selection/{verb}/preview"),
+        ("POST", "/api/v1/session"),
+        ("DELETE", "/api/v1/session"),
+    }
+)
 """Calls that change nothing that anybody could name: questions, and the pieces of what is named later."""

@@ -114,7 +114,7 @@ def _fate(store: Store, name: JobId) -> State | None:
     found = store.jobs([name])
     if found:
         return found[0].state
-    states = store.counts(array=name)
+    states = store.counts(JobFilter(array=name, unretried=True))
     bad = states.get(State.FAILED.value, 0) + states.get(State.CANCELLED.value, 0)
     if not states:
         return None

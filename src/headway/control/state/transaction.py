@@ -117,7 +117,7 @@ class Transaction:
         held.after = after
         self.touched.add(job.id)
         self.book.saw(job, after)
-        if self.book.features.who_saw:
+        if self.book.features.who_saw and not job.state.ended:
             self._tell_features(job, after)
         if self.book.behind and waiting_lines.out_of_the_way(job, after):
             self._move_up(job)

@@ -83,7 +83,9 @@ class WorkingCopy:
         return self.tables.get(table.name, {})
 
     def saw(self, before: Job | None, after: Job | None) -> None:
-        """Take over one change of one job, in every index."""
+        """Take over one change of one job, in every index. None of them knows ended jobs: only their tags change."""
+        if before is not None and after is not None and before.state.ended and after.state.ended:
+            return
         self.view.saw(before, after)
         self.trail.saw(after, before)
         if self.untold and before is not None and (after is None or after.state is not State.STARTING):

@@ -1,4 +1,4 @@
-"""What people are shown of queues, pools and arrays. Reads only; called on the control thread, which owns the book."""
+"""What people are shown of queues and pools. Reads only; called on the control thread, which owns the book."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.control.views.leader_port import LeaderMemory
 from headway.control.views.servers import is_there
 from headway.core.spec.pool import show_pool
 from headway.core.spec.queue import show_queue
-from headway.store.protocol import Glance, JobFilter, ServerSeen, Store
+from headway.store.protocol import Glance, ServerSeen
 
 
 def queues(memory: LeaderMemory) -> list[dict[str, Any]]:
@@ -60,15 +60,6 @@ def pools(memory: LeaderMemory) -> list[dict[str, Any]]:
             }
         )
     return shown
-
-
-def array(store: Store, id: str) -> dict[str, Any] | None:
-    """How many elements of an array are in which state; None when there is no such array."""
-    newest = store.page(JobFilter(array=id), None, 1)
-    if not newest:
-        return None
-    states = store.counts(array=id)
-    return {"id": id, "name": newest[0].spec.name, "count": sum(states.values()), "states": states}
 
 
 def show_server(server: ServerSeen, glance: Glance) -> dict[str, Any]:

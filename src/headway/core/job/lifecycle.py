@@ -30,6 +30,7 @@ from headway.core.job.signals import (
     SpecChanged,
     Stayed,
     StopDecided,
+    Tagged,
     TaskEnded,
     TaskMissing,
 )
@@ -82,6 +83,10 @@ def _can_never_run(job: Job, signal: CanNeverRun, now: float) -> Job:
 
 def _spec_changed(job: Job, signal: SpecChanged, now: float) -> Job:
     return job if signal.spec == job.spec else replace(job, spec=signal.spec)
+
+
+def _tagged(job: Job, signal: Tagged, now: float) -> Job:
+    return job if signal.tags == job.spec.tags else replace(job, spec=replace(job.spec, tags=signal.tags))
 
 
 def _pending_over(job: Job, signal: PendingOver, now: float) -> Job:
@@ -514,6 +519,7 @@ _BY_NAME: dict[str, tuple[type, Callable[[Job, Any, float], Job]]] = {
     "RetryAsked": (RetryAsked, _retry_now),
     "CanNeverRun": (CanNeverRun, _can_never_run),
     "SpecChanged": (SpecChanged, _spec_changed),
+    "Tagged": (Tagged, _tagged),
     "PendingOver": (PendingOver, _pending_over),
 }
 _BY_STATE: dict[tuple[State, str], tuple[type, Callable[[Job, Any, float], Job]]] = {

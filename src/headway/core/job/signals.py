@@ -184,6 +184,13 @@ class SpecChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Tagged:
+    """Somebody changed its tags. They say nothing about its course: a job that has ended hears it too."""
+
+    tags: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PendingOver:
     """It has waited longer than its description allows."""
 
@@ -209,5 +216,6 @@ Signal = (
     | RetryAsked
     | CanNeverRun
     | SpecChanged
+    | Tagged
     | PendingOver
 )

@@ -41,7 +41,7 @@ TASK_FOLLOWS: dict[Phase, frozenset[Phase]] = {
 
 # Written out by name so that the reference page can show it; lifecycle.py checks that each has its function.
 HEARS: dict[State, tuple[str, ...]] = {
-    State.QUEUED: ("Placed", "CancelAsked", "RetryAsked", "CanNeverRun", "SpecChanged", "PendingOver"),
+    State.QUEUED: ("Placed", "CancelAsked", "RetryAsked", "CanNeverRun", "SpecChanged", "Tagged", "PendingOver"),
     State.STARTING: (
         "Claimed",
         "MovedUp",
@@ -52,6 +52,7 @@ HEARS: dict[State, tuple[str, ...]] = {
         "NodeLost",
         "CancelAsked",
         "StopDecided",
+        "Tagged",
     ),
     State.RUNNING: (
         "TaskEnded",
@@ -62,6 +63,7 @@ HEARS: dict[State, tuple[str, ...]] = {
         "CancelAsked",
         "StopDecided",
         "Progressed",
+        "Tagged",
     ),
     State.STOPPING: (
         "Claimed",
@@ -72,8 +74,9 @@ HEARS: dict[State, tuple[str, ...]] = {
         "NodeLost",
         "CancelAsked",
         "Progressed",
+        "Tagged",
     ),
-    State.SUCCEEDED: (),
-    State.FAILED: (),
-    State.CANCELLED: (),
+    State.SUCCEEDED: ("Tagged",),
+    State.FAILED: ("Tagged",),
+    State.CANCELLED: ("Tagged",),
 }

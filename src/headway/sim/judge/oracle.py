@@ -127,7 +127,8 @@ class Oracle:
         said = broken_in(job)
         if before is not None:
             said += broken_between_saves(before, job)
-            if before.state.ended or job.id in self.forgotten:
+            tagged = before.state.ended and job.spec.tags != before.spec.tags
+            if (before.state.ended and not tagged) or job.id in self.forgotten:
                 said.append(f"{job.id} changed after it was over")
         if said:
             self.breaks(job.id, said[0])

@@ -91,7 +91,7 @@ class AccountConformance:
         assert ids(store.page(JobFilter(projects=one), None, 9)) == ["j3", "j1"]
         assert ids(store.page(JobFilter(frozenset({"queued", "running"}), projects=one), None, 9)) == ["j3", "j1"]
         assert ids(store.find("j", 9, one)) == ids(store.find(jobs[0].spec.name, 9, one)) == ["j3", "j1"]
-        assert store.counts(projects=one) == {"queued": 2}
+        assert store.counts(JobFilter(projects=one)) == {"queued": 2}
         nothing: frozenset[str] = frozenset()
         assert not store.page(JobFilter(projects=nothing), None, 9)
-        assert (store.find("j", 9, nothing), store.counts(projects=nothing)) == ([], {})
+        assert (store.find("j", 9, nothing), store.counts(JobFilter(projects=nothing))) == ([], {})

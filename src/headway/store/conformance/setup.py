@@ -91,5 +91,5 @@ class SetupConformance:
         assert ids(store.page(JobFilter(array="a"), None, 9)) == ["a-2", "a-1", "a-0"]
         assert [job.array_index for job in store.page(JobFilter(array="a"), 2, 9)] == [0]
         save(store, ended(jobs[1]))
-        assert store.counts(array="a") == {"queued": 2, "succeeded": 1}
-        assert store.counts(array="b") == {}
+        assert store.counts(JobFilter(array="a")) == {"queued": 2, "succeeded": 1}
+        assert store.counts(JobFilter(array="b")) == {}

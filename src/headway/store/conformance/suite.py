@@ -19,6 +19,7 @@ from headway.core.spec.program import ProgramSpec
 from headway.core.spec.program_words import Environment, Input, Limits, LogPolicy, ResumeFrom, RetryPolicy
 from headway.store.conformance.accounts import AccountConformance
 from headway.store.conformance.files import FileConformance
+from headway.store.conformance.selections import SelectionConformance
 from headway.store.conformance.setup import SetupConformance
 from headway.store.conformance.specimens import a_job, a_range, change, ended, ids, numbers, placed, save, with_tasks
 from headway.store.conformance.tables import TableConformance
@@ -45,7 +46,7 @@ PROGRESS = ProgramSpec(
 )
 
 
-class StoreConformance(FileConformance, SetupConformance, AccountConformance, TableConformance):
+class StoreConformance(FileConformance, SetupConformance, SelectionConformance, AccountConformance, TableConformance):
     """Subclass it, say how to open a store, and run pytest."""
 
     def open_store(self, place: Path) -> Store:

@@ -6,6 +6,7 @@ sql/store.py.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from headway.store.memory.files import MemoryFiles
 from headway.store.memory.setup import MemorySetup
 from headway.store.memory.tables import MemoryTables
 from headway.store.protocol import (
+    ALL_JOBS,
     Batch,
     Committed,
     Forget,
@@ -230,8 +232,8 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts, MemoryTables):
             return sorted(self._open.values(), key=lambda job: job.seq)
 
     def page(self, which: JobFilter, before_seq: int | None, limit: int) -> list[Job]:
-        wanted = _matcher(which)
         with self._lock:
+            wanted = self._matcher(which)
             newest_first = reversed(self._jobs.values())
             older = (job for job in newest_first if before_seq is None or job.seq < before_seq)
             return list(islice((job for job in older if wanted(job)), limit))
@@ -242,10 +244,17 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts, MemoryTables):
             hits = (job for job in newest_first if _is_called(job, prefix_or_name) and _within(job, projects))
             return list(islice(hits, limit))
 
-    def counts(self, array: str = "", projects: frozenset[str] | None = None) -> dict[str, int]:
+    def counts(self, which: JobFilter = ALL_JOBS) -> dict[str, int]:
         with self._lock:
-            jobs = (job for job in self._jobs.values() if array in ("", job.array_id) and _within(job, projects))
-            return dict(Counter(job.state.value for job in jobs))
+            wanted = self._matcher(which)
+            return dict(Counter(job.state.value for job in self._jobs.values() if wanted(job)))
+
+    def _matcher(self, which: JobFilter) -> Callable[[Job], bool]:
+        wanted = _matcher(which)
+        if not which.unretried:
+            return wanted
+        retried = {job.retry_of for job in self._jobs.values()}
+        return lambda job: job.id not in retried and wanted(job)
 
     def attempts(self, job: JobId) -> list[Attempt]:
         with self._lock:
@@ -308,6 +317,11 @@ def _is_called(job: Job, prefix_or_name: str) -> bool:
     return job.id.startswith(prefix_or_name) or job.spec.name == prefix_or_name
 
 
+def _tagged(job: Job, key: str, value: str | None) -> bool:
+    tags = dict(job.spec.tags)
+    return key in tags and value in (None, tags[key])
+
+
 def _matcher(which: JobFilter) -> Callable[[Job], bool]:
     """A test that a job must pass to be on the page: one check per field that was asked for."""
     checks: list[Callable[[Job], bool]] = []
@@ -322,7 +336,13 @@ def _matcher(which: JobFilter) -> Callable[[Job], bool]:
     if which.queue:
         checks.append(lambda job: job.spec.queue == which.queue)
     if which.name:
-        checks.append(lambda job: job.spec.name == which.name)
+        shape = re.compile(".*".join(map(re.escape, which.name.split("*"))), re.DOTALL)
+        checks.append(lambda job: shape.fullmatch(job.spec.name) is not None)
+    for key, value in which.tags:
+        checks.append(lambda job, key=key, value=value: _tagged(job, key, value))  # type: ignore[misc]
+    if which.before is not None:
+        since = which.before
+        checks.append(lambda job: (job.submitted_at if job.ended_at is None else job.ended_at) < since)
     if which.array:
         checks.append(lambda job: job.array_id == which.array)
     if which.ids:

@@ -178,6 +178,9 @@ class Commit:
         self._write_jobs(latest, new)
         changed = [rows.respecified_row(latest[id], self._seqs[id]) for id in sorted(respecified - new)]
         self._run(self._sql.respecify_job, changed)
+        self._run(self._sql.drop_tags, [(self._seqs[id],) for id in sorted(respecified - new)])
+        tagged = [latest[id] for id in latest if latest[id].spec.tags and (id in new or id in respecified)]
+        self._run(self._sql.insert_tag, [row for job in tagged for row in rows.tag_rows(job, self._seqs[job.id])])
         self._write_attempts(tries, on_disk)
 
     def _write_jobs(self, latest: dict[JobId, Job], new: set[JobId]) -> None:

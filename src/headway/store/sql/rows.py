@@ -179,6 +179,10 @@ def respecified_row(job: Job, seq: int) -> Row:
     return (spec.project, spec.queue, spec.pool, spec.priority, spec.name, to_json(spec), seq)
 
 
+def tag_rows(job: Job, seq: int) -> list[Row]:
+    return [(seq, plain(key), plain(value)) for key, value in dict(job.spec.tags).items()]
+
+
 def attempt_row(attempt: Attempt, seq: int) -> Row:
     return (
         seq, attempt.number, attempt.placed_at, attempt.started_at, attempt.ended_at,

@@ -12,8 +12,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "r0010"
-KNOWN_REVISIONS = frozenset({"r0001", "r0002", "r0003", "r0005", "r0004", "r0006", "r0007", "r0008", "r0009", REVISION})
+REVISION = "r0011"
+KNOWN_REVISIONS = frozenset(
+    {"r0001", "r0002", "r0003", "r0005", "r0004", "r0006", "r0007", "r0008", "r0009", "r0010", REVISION}
+)
 
 metadata = sa.MetaData()
 
@@ -81,6 +83,19 @@ sa.Index("ix_jobs_name", jobs.c.name, jobs.c.seq)
 sa.Index("ix_jobs_ended", jobs.c.ended_at, sqlite_where=jobs.c.ended_at.is_not(None))
 
 sa.Index("ix_jobs_array", jobs.c.array_id, jobs.c.state, jobs.c.seq, sqlite_where=jobs.c.array_id.is_not(None))
+
+sa.Index("ix_jobs_retry", jobs.c.retry_of, sqlite_where=jobs.c.retry_of.is_not(None))
+
+# The tags of descriptions, to find jobs by. A value may be long: it is no part of the index.
+job_tags = sa.Table(
+    "job_tags",
+    metadata,
+    _key("job"),
+    _key("key", ID),
+    _text("value"),
+    sqlite_with_rowid=False,
+)
+sa.Index("ix_job_tags_key", job_tags.c.key, job_tags.c.job)
 
 attempts = sa.Table(
     "attempts",

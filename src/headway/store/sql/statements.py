@@ -57,6 +57,8 @@ class Statements:
         self.insert_job = self.insert(jobs)
         self.update_job = self.update(jobs, rows.CHANGING, ["seq"])
         self.respecify_job = self.update(jobs, rows.RESPECIFIED, ["seq"])
+        self.insert_tag = self.insert(schema.job_tags)
+        self.drop_tags = self.delete(schema.job_tags, ["job"])
         self.put_attempt = self.upsert(attempts)
         self.put_task = self.upsert(tasks, rows.TASK)
         self.insert_event = self.insert(events)
@@ -66,7 +68,7 @@ class Statements:
         self.put_log = self.upsert(ranges)
         self.put_log_end = self.upsert(ends)
         self.drop_log = self.delete(ranges, ["job", "attempt", "task", "rank", "stream", "start", "end", "key"])
-        of_job = (attempts, tasks, ranges, ends, schema.checkpoints, schema.artifacts, schema.uses)
+        of_job = (attempts, tasks, ranges, ends, schema.checkpoints, schema.artifacts, schema.uses, schema.job_tags)
         self.forget = [self.delete(table, ["job"]) for table in of_job]
         self.forget += [self.delete(events, ["job_seq"]), self.delete(jobs, ["seq"])]
 

@@ -7,6 +7,7 @@ differs between the two databases in databases.py.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ import sqlalchemy as sa
 from headway.core.errors import HeadwayError, Unavailable
 from headway.core.job.events import Event
 from headway.core.model import Attempt, Job, JobId, Node, NodeId, State, Task
-from headway.store.protocol import Batch, Committed, JobFilter, LogRange, SubmitKey, wrong_version
+from headway.store.protocol import ALL_JOBS, Batch, Committed, JobFilter, LogRange, SubmitKey, wrong_version
 from headway.store.sql import rows, schema
 from headway.store.sql.accounts import AccountTables
 from headway.store.sql.commit import Commit, Written, in_chunks
@@ -150,22 +151,22 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables, TableReads):
 
     def page(self, which: JobFilter, before_seq: int | None, limit: int) -> list[Job]:
         jobs = schema.jobs.c
-        wanted = [] if before_seq is None else [jobs.seq < before_seq]
-        for column in (jobs.project, jobs.user, jobs.queue, jobs.name):
-            if word := getattr(which, column.name):
-                wanted.append(column == rows.plain(word))
-        if which.projects is not None:
-            wanted.append(jobs.project.in_(sorted(which.projects)))
-        if which.array:
-            wanted.append(jobs.array_id == rows.plain(which.array))
-        if which.ids:
-            wanted.append(jobs.id.in_([rows.plain(id) for id in which.ids]))
+        wanted = self._wanted(which)
+        wanted += [] if before_seq is None else [jobs.seq < before_seq]
         states = sorted(which.states) or (EVERY_STATE if which.array else [])
         if len(states) < 2:
             wanted += [jobs.state == state for state in states]
             return self._select_jobs(JOBS.where(*wanted).order_by(jobs.seq.desc()).limit(limit))
         # The newest of each state, and of those the newest: over several states at once, a database would sort all.
         return self._newest([sa.select(jobs.seq).where(jobs.state == state, *wanted) for state in states], limit)
+
+    def _wanted(self, which: JobFilter) -> list[sa.ColumnElement[bool]]:
+        """What a selection asks for, but for the states."""
+        wanted = selected(schema.jobs, which, self._database.is_sqlite)
+        if which.unretried:
+            other = schema.jobs.alias()
+            wanted.append(~sa.exists().where(other.c.retry_of == schema.jobs.c.id))
+        return wanted
 
     def _newest(self, queries: list[sa.Select[Any]], limit: int) -> list[Job]:
         """The newest jobs of several queries for their numbers."""
@@ -195,16 +196,23 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables, TableReads):
                 tasks.setdefault(row[0], []).append(rows.read_task(row))
         return [rows.read_job(row, tuple(tasks.get(row[0], ()))) for row in found]
 
-    def counts(self, array: str = "", projects: frozenset[str] | None = None) -> dict[str, int]:
-        state = schema.jobs.c.state
-        query = sa.select(state, sa.func.count()).group_by(state)
-        if array:
-            query = query.where(schema.jobs.c.array_id == rows.plain(array))
-        if projects is not None:
-            query = query.where(schema.jobs.c.project.in_(sorted(projects)))
+    def counts(self, which: JobFilter = ALL_JOBS) -> dict[str, int]:
+        jobs = schema.jobs
+        states = [jobs.c.state.in_(sorted(which.states))] if which.states else []
+        wanted = [*selected(jobs, which, self._database.is_sqlite), *states]
+        queries = [sa.select(jobs.c.state, sa.func.count()).where(*wanted).group_by(jobs.c.state)]
+        if which.unretried:
+            # Retries are few: those that they repeat are subtracted, rather than each job asked whether it is one.
+            again = jobs.alias()
+            some = sa.select(jobs.c.state, -sa.func.count(jobs.c.seq.distinct()))
+            some = some.select_from(again.join(jobs, jobs.c.id == again.c.retry_of))
+            queries.append(some.where(again.c.retry_of.is_not(None), *wanted).group_by(jobs.c.state))
+        found: Counter[str] = Counter()
         with self._reading() as connection:
-            found = connection.execute(query).fetchall()
-        return {row[0]: row[1] for row in found}
+            for query in queries:
+                for state, count in connection.execute(query):
+                    found[state] += count
+        return {state: count for state, count in found.items() if count}
 
     def attempts(self, job: JobId) -> list[Attempt]:
         attempts, tasks = schema.attempts, schema.tasks
@@ -276,6 +284,39 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables, TableReads):
         with self._reading() as connection:
             row = connection.exec_driver_sql(self._sql.submitted, (rows.plain(key),)).one_or_none()
         return rows.read_key(row) if row else None
+
+
+def selected(jobs: sa.Table, which: JobFilter, is_sqlite: bool) -> list[sa.ColumnElement[bool]]:
+    """The conditions of a selection on the columns of jobs, but for their states and retries."""
+    columns = jobs.c
+    wanted: list[sa.ColumnElement[bool]] = []
+    for column in (columns.project, columns.user, columns.queue):
+        if word := getattr(which, column.name):
+            wanted.append(column == rows.plain(word))
+    if which.name:
+        wanted.append(_called(columns.name, rows.plain(which.name), is_sqlite))
+    if which.projects is not None:
+        wanted.append(columns.project.in_(sorted(which.projects)))
+    if which.array:
+        wanted.append(columns.array_id == rows.plain(which.array))
+    if which.ids:
+        wanted.append(columns.id.in_([rows.plain(id) for id in which.ids]))
+    tags = schema.job_tags.c
+    for key, value in which.tags:
+        same = [] if value is None else [tags.value == rows.plain(value)]
+        wanted.append(columns.seq.in_(sa.select(tags.job).where(tags.key == rows.plain(key), *same)))
+    if which.before is not None:
+        wanted.append(sa.func.coalesce(columns.ended_at, columns.submitted_at) < which.before)
+    return wanted
+
+
+def _called(name: sa.Column[Any], shape: str, is_sqlite: bool) -> sa.ColumnElement[bool]:
+    if "*" not in shape:
+        return name == shape
+    if is_sqlite:  # Its LIKE does not tell capitals from small letters.
+        return name.op("GLOB")(shape.replace("[", "[[]").replace("?", "[?]"))
+    escaped = shape.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return name.like(escaped.replace("*", "%"), escape="\\")
 
 
 def _reason(error: Exception) -> str:
