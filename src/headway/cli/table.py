@@ -27,6 +27,9 @@ _HERE = "headway.cli.commands"
 _RUN: Table = {
     "run": (f"{_HERE}.run", "run", "Submit a job and follow it."),
     "submit": (f"{_HERE}.run", "submit", "Submit a job and return at once."),
+    "init": (f"{_HERE}.init_validate_schema", "init", "Write a job file with comments; it asks on a terminal."),
+    "validate": (f"{_HERE}.init_validate_schema", "validate", "Check job files without submitting them."),
+    "schema": (f"{_HERE}.init_validate_schema", "schema", "Print the JSON Schema of a job file, for editors."),
     "plan": (f"{_HERE}.hold_set_plan", "plan", "Say when a job would start; alone, when each waiting job will."),
     "rerun": (f"{_HERE}.fork_rerun_diff", "rerun", "Submit the same job anew: code, packages, parameters and seed."),
     "fork": (f"{_HERE}.fork_rerun_diff", "fork", "Submit a new job that begins from a checkpoint of another."),

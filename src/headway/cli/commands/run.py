@@ -55,6 +55,10 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command = spec_options(command, OTHERS)
     for flag in reversed(flags):
         command = flag(command)
+    return words_argument(command)
+
+
+def words_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument(WORDS, metavar="SCRIPT [ARGS]... | -- COMMAND...", nargs=-1, type=click.UNPROCESSED)(command)
 
 

@@ -92,6 +92,7 @@ class Document:
 def read_documents(path: str) -> list[Document]:
     """The descriptions in a file (`-` is stdin), or on which line it is wrong. `---` begins the next."""
     text = _text(path)
+    path = "stdin" if path == "-" else path
     found = [each for each in _nodes(text, path) if each[1] is not None]
     if not found:
         raise BadInput(f"{path} is empty", "a job needs at least a command")
@@ -170,9 +171,10 @@ def _refuse_too_many(value: Any, what: str) -> None:
         raise BadInput(f"{what}: more than {VALUES_MAX:,} values", "aliases multiply what they stand for")
 
 
-def dump(value: Any) -> str:
-    """YAML that reads back as the same value."""
-    return str(yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110))
+def dump(value: Any, short: bool = False) -> str:
+    """YAML that reads back as the same value; if `short`, with lists and groups of plain values on one line."""
+    flow = None if short else False
+    return str(yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=flow))
 
 
 def set_value(raw: dict[str, Any], path: str, text: str) -> None:

@@ -46,21 +46,32 @@ def read_jobs(path: str) -> list[FileJob]:
     from headway.cli.frame.yaml import read_documents
 
     documents = read_documents(path)
-    return linked([FileJob(document, _checked(document)) for document in documents])
+    return linked([FileJob(document, checked(document)) for document in documents])
 
 
-def _checked(document: Document) -> JobSpec:
-    """The job that a document describes by itself. A command may still come from the command line."""
+def checked(document: Document, whole: bool = False) -> JobSpec:
+    """The job that a document describes by itself. Unless it is the whole, a command may still come with it."""
+    with located(document):
+        return checked_job(document, whole)
+
+
+def checked_job(document: Document, whole: bool = False) -> JobSpec:
+    from headway.client.code import environments
     from headway.client.code.prepared_job import take_packing
     from headway.client.code.script import describe_job
     from headway.core.spec.job import WORDS, check_keys, read_spec
 
-    with located(document):
-        check_keys(document.raw, WORDS.says, "job")
-        wishes = deepcopy(document.raw)
-        take_packing(wishes)
-        raw = describe_job((), wishes, {}, os.getcwd())
-        return read_spec({**raw, "command": raw.get("command") or ["true"]})
+    check_keys(document.raw, WORDS.says, "job")
+    wishes = deepcopy(document.raw)
+    packing = take_packing(wishes)
+    raw = describe_job((), wishes, {}, os.getcwd())
+    if not whole and not raw.get("command"):
+        raw["command"] = ["true"]
+    spec = read_spec(raw)
+    if whole and packing.environment is not None:
+        script = next((word for word in spec.command if word.endswith(".py")), None)
+        environments.resolve(packing.environment, spec.workdir, spec.workdir, script)
+    return spec
 
 
 @contextmanager

@@ -264,6 +264,7 @@ class JobSpec:
         key="launcher",
         says="who starts the ranks: " + ", ".join(LAUNCHERS),
         read=_launcher,
+        schema={"enum": list(LAUNCHERS)},
         null=False,
         flags=(Flag("--launcher", "What starts the ranks. [default: plain]", metavar="plain|torchrun|mpi"),),
         travels=Travel("launcher"),

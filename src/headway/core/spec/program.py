@@ -209,6 +209,7 @@ class ProgramSpec:
         says="secrets of the project that the ranks get: a variable for each, with its name",
         read=read_uses,
         show=inside.show_secrets,
+        schema=inside.SECRETS,
         flags=(
             Flag("--secret", "Secret as an environment variable.", metavar="VAR=NAME", type="pairs", many=True),
             Flag("--secret-file", "The same, as a file.", metavar="VAR=NAME", type="pairs", many=True),
@@ -221,6 +222,7 @@ class ProgramSpec:
         says="hold: how long its place is kept after a failure, for a look, such as 30m",
         read=inside.read_stay,
         show=inside.show_stay,
+        schema={"anyOf": [inside.ON_FAILURE, TEXT]},
         flags=(Flag("--hold-on-failure", "Keep its place this long after a failure.", metavar="TIME", inner="hold"),),
         travels=Travel("stay", inside.tell_stay),
     )

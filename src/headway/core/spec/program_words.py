@@ -15,12 +15,15 @@ from headway.core.spec.secrets import SecretUse, show_uses
 from headway.core.spec.words import (
     AMOUNT,
     FLAG,
+    MAYBE_AMOUNT,
     MAYBE_WHOLE,
     TEXT,
     WHOLE,
+    Schema,
     array,
     inner_keys,
     obj,
+    saying,
 )
 from headway.core.units import duration_s, size_bytes
 
@@ -116,31 +119,67 @@ class ResumeFrom:
 
 # --- what is inside a word ------------------------------------------------------------------------------------------
 
-ENVIRONMENT = obj(("kind",), kind={"enum": list(ENVIRONMENTS)}, path=TEXT, digest=TEXT)
-INPUT = obj(("url",), url=TEXT, sha256=TEXT)
+_MAYBE_CODES: Schema = {"type": ["array", "null"], "items": WHOLE}
+ENVIRONMENT = obj(
+    ("kind",),
+    kind=saying({"enum": list(ENVIRONMENTS)}, "what kind of file it is"),
+    path=saying(TEXT, "the file, in the project"),
+    digest=saying(TEXT, "the hash of all that enters it; made when it is left out"),
+)
+INPUT = obj(
+    ("url",),
+    url=saying(TEXT, "http, https, s3 or file, or an absolute path on the node"),
+    sha256=saying(TEXT, "what its content must be"),
+)
+BEST = obj(
+    ("metric",),
+    metric=saying(TEXT, "the metric by which one is the best"),
+    mode=saying({"enum": ["min", "max"]}, "whether less or more is better"),
+)
 CHECKPOINT = obj(
-    keep_last=WHOLE,
-    keep_best={"type": ["object", "null"]},
-    marker=TEXT,
-    settle=AMOUNT,
-    saved_by={"enum": list(SAVED_BY)},
-    dir={"anyOf": [TEXT, array(TEXT)]},
+    keep_last=saying({**WHOLE, "minimum": 1}, "how many are kept; 3 when left out"),
+    keep_best=saying({"anyOf": [BEST, {"type": "null"}]}, "keep the best one too"),
+    marker=saying(TEXT, "a file whose presence says that one is finished"),
+    settle=saying(AMOUNT, "how long it must lie still to be finished, such as 10s"),
+    saved_by=saying({"enum": list(SAVED_BY)}, "which nodes of a gang save"),
+    dir=saying({"anyOf": [TEXT, array(TEXT)]}, "where it saves, if not in HEADWAY_CHECKPOINT_DIR"),
 )
-BEST = obj(metric=TEXT, mode=TEXT)
-NOTICE = obj(signal={"enum": list(SIGNALS)}, grace=AMOUNT)
+NOTICE = obj(
+    signal=saying({"enum": list(SIGNALS)}, "the signal that tells ranks to save"),
+    grace=saying(AMOUNT, "the time between it and the kill; the same as grace"),
+)
 RETRY = obj(
-    max=WHOLE,
-    on_exit_codes=array(WHOLE),
-    capacity_max=WHOLE,
-    platform_max=WHOLE,
-    quick_max=WHOLE,
-    capacity_max_per_day=MAYBE_WHOLE,
-    platform_max_per_day=MAYBE_WHOLE,
+    max=saying({**WHOLE, "minimum": 0}, "retries after its own failure; the same as retries"),
+    on_exit_codes=saying(_MAYBE_CODES, "only after these exit codes; after any, when left out"),
+    capacity_max=saying(WHOLE, "how often it may make room without a new step"),
+    platform_max=saying(WHOLE, "how often it may lose its machine without a new step"),
+    quick_max=saying(WHOLE, "how often in a row a quick end is tried again"),
+    capacity_max_per_day=saying(MAYBE_WHOLE, "how often it may make room in a day"),
+    platform_max_per_day=saying(MAYBE_WHOLE, "how often it may lose its machine in a day"),
 )
-POLICY = obj(("pattern", "label"), pattern=TEXT, label=TEXT, action={"enum": list(ACTIONS)})
-LIMITS = obj(open_files=WHOLE, output=AMOUNT, stalled_after=AMOUNT, pending=AMOUNT, pin_cpus=FLAG)
-RESUME = obj(("job",), job=TEXT, step=MAYBE_WHOLE)
-ON_FAILURE = obj(hold=AMOUNT)
+POLICY = obj(
+    ("pattern", "label"),
+    pattern=saying(TEXT, "a regular expression, looked for in each line"),
+    label=saying(TEXT, "what to call it"),
+    action=saying({"enum": list(ACTIONS)}, "what follows from it"),
+)
+LIMITS = obj(
+    open_files=saying(MAYBE_WHOLE, "how many files a rank may have open"),
+    output=saying(MAYBE_AMOUNT, "how much the job may write to its log, such as 1G"),
+    stalled_after=saying(MAYBE_AMOUNT, "end it after so long without output or progress, such as 30m"),
+    pending=saying(MAYBE_AMOUNT, "the longest time in the queue, such as 2d"),
+    pin_cpus=saying(FLAG, "bind each rank to processors of its own"),
+)
+RESUME = obj(
+    ("job",),
+    job=saying(TEXT, "the id of the job whose checkpoint it is"),
+    step=saying(MAYBE_WHOLE, "its step; the newest, when left out"),
+)
+ON_FAILURE = obj(("hold",), hold=saying(AMOUNT, "how long its place is kept, such as 30m"))
+SECRET = obj(
+    ("name",), name=saying(TEXT, "the secret"), file=saying(FLAG, "the variable holds the path of a file with it")
+)
+SECRETS: Schema = {"anyOf": [{"type": "object", "additionalProperties": {"anyOf": [TEXT, SECRET]}}, array(TEXT)]}
 
 
 # --- words that are said in two ways --------------------------------------------------------------------------------

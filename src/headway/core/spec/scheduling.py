@@ -24,6 +24,7 @@ from headway.core.spec.words import (
     array,
     inner_keys,
     obj,
+    saying,
     word,
 )
 from headway.core.units import duration_s
@@ -37,7 +38,12 @@ TIME_MOST = 253_402_300_799.0  # The end of the year 9999.
 WHEN = {"ok": "it succeeded", "any": "it ended, however", "failed": "it ended without success"}
 SAME = "same"
 LAYOUTS = ("spread", "pack")
-AFTER = obj(("job",), job=TEXT, when={"enum": list(WHEN)}, each=FLAG)
+AFTER = obj(
+    ("job",),
+    job=saying(TEXT, "its id or name; in a file with several jobs, the name of one of them"),
+    when=saying({"enum": list(WHEN)}, "how it must have ended; ok when left out"),
+    each=saying(FLAG, "of an array: only the element with the same index"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +170,10 @@ class Wishes:
     after: tuple[After, ...] = word(
         (),
         key="after",
-        says="jobs that must have ended first: a list of ids, or of {job, when: ok|any|failed, each: true}",
+        says="jobs that must have ended first: a name or id, or a list of them, or of {job, when: ok|any|failed}",
         read=_after,
         show=lambda after, _: [{"job": each.job, "when": each.when, "each": each.each} for each in after],
-        schema=array({"anyOf": [TEXT, AFTER]}),
+        schema={"anyOf": [TEXT, AFTER, array({"anyOf": [TEXT, AFTER]})]},
         changeable=True,
         flags=(
             Flag("--after", "Start once that job has ended.", metavar="JOB[:ok|any|failed]", many=True),

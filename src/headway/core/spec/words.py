@@ -24,7 +24,7 @@ FLAG: Schema = {"type": "boolean"}
 MAYBE_WHOLE: Schema = {"type": ["integer", "null"]}
 AMOUNT: Schema = {"type": ["number", "string"]}
 MAYBE_AMOUNT: Schema = {"type": ["number", "string", "null"]}
-PAIRS: Schema = {"type": "object", "additionalProperties": TEXT}
+PAIRS: Schema = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
 
 
 def obj(required: tuple[str, ...] = (), **properties: Schema) -> dict[str, Any]:
@@ -33,6 +33,11 @@ def obj(required: tuple[str, ...] = (), **properties: Schema) -> dict[str, Any]:
 
 def array(of: Schema) -> dict[str, Any]:
     return {"type": "array", "items": of}
+
+
+def saying(schema: Schema, says: str) -> dict[str, Any]:
+    """The same, with a sentence for whoever writes it."""
+    return {**schema, "description": says}
 
 
 def inner_keys(schema: Schema) -> dict[str, str]:
