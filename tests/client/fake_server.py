@@ -27,6 +27,7 @@ class FakeServer:
     def __init__(self, port: int = 0) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.logs: dict[tuple[str, int, int, int, str], bytes] = {}
+        self.ranges: dict[tuple[str, int, int, int, str], list[list[float]]] = {}  # As the index tells them.
         self.skips: dict[tuple[str, int], int] = {}  # (job, offset): bytes left out there
         self.keys: dict[str, str] = {}
         self.faults: list[Any] = []
@@ -106,10 +107,15 @@ class FakeServer:
             self.jobs[job].update(more)
             self.changed.notify_all()
 
-    def write(self, job: str, data: bytes, *, attempt: int = 1, rank: int = 0, stream: str = "out") -> None:
+    def write(
+        self, job: str, data: bytes, *, attempt: int = 1, rank: int = 0, stream: str = "out", at: float | None = None
+    ) -> None:
         with self.changed:
             key = (job, attempt, 0, rank, stream)
-            self.logs[key] = self.logs.get(key, b"") + data
+            before = self.logs.get(key, b"")
+            self.logs[key] = before + data
+            when = float(rank) if at is None else at
+            self.ranges.setdefault(key, []).append([len(before), len(before) + len(data), when])
             self.changed.notify_all()
 
 
@@ -285,7 +291,7 @@ class _Handler(BaseHTTPRequestHandler):
                     "stream": stream,
                     "bytes": len(data),
                     "kept": [[0, len(data)]],
-                    "ranges": [[0, len(data), float(rank)]],
+                    "ranges": self.fake.ranges[of, at, task, rank, stream],
                 }
                 for (of, at, task, rank, stream), data in self.fake.logs.items()
                 if (of, at) == (ref, number)

@@ -1,28 +1,32 @@
 """The story that a job's logs tell: attempts in order, with a marked line between them, exact to the byte.
 
-Narrowed to one attempt it adds nothing to the bytes. Several ranks are told line by line, each with its name. Where
-the bytes come from is the source's business (sdk.Client); where they go is the reader's.
+Narrowed to one attempt it adds nothing to the bytes. Several ranks are told line by line, each with its name, in the
+order of time. Where the bytes come from is the source's business (sdk.Client); where they go is the reader's.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from headway.client.log_lines import LogLine, StoryPiece, in_time, lines_of, prefixed
 from headway.core.errors import NotFound
 from headway.core.steps import STEP, explain_resume
 
 MARK = "── headway: "
 BLOCK_BYTES = 64 * 1024
-LINE_BYTES_MAX = 1 << 20
 HOLD_S = 20.0  # How long the server may hold an answer of a followed log.
 ROUND_S = 0.2  # Pause between two rounds over the files of a gang.
 LOOK_FIRST_S = 0.02
 LOOK_S_MAX = 1.0
 
 File = Mapping[str, Any]
+Slot = tuple[int, int, str]
+Times = Sequence[tuple[int, float]]
+"""Ends of pieces of a file, in order, each with the time at which its last byte was written, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +38,7 @@ class Chunk:
     skipped: int  # Bytes that the log limit left out before `data`.
     done: bool  # The file cannot grow any more, and this was its end.
     damaged: int = 0  # Of the skipped: bytes that storage has lost or damaged.
-
-
-@dataclass(frozen=True, slots=True)
-class StoryPiece:
-    """Bytes for the reader: of the job's output, of its separate stderr, or a remark of ours."""
-
-    data: bytes
-    stream: str = "out"
+    times: Times = ()
 
 
 class Source(Protocol):
@@ -74,6 +71,8 @@ class Story:
         rank: int | None = None,
         tail: int | None = None,
         since_at: float | None = None,
+        until_at: float | None = None,
+        merge: bool = True,
         on_wait: Callable[[dict[str, Any]], None] = lambda detail: None,
     ) -> None:
         self.source = source
@@ -82,43 +81,70 @@ class Story:
         self.rank = rank
         self.tail = tail
         self.since_at = since_at
+        self.until_at = until_at
+        self.merge = merge  # Ranks in the order of time; else one after the other.
         self.on_wait = on_wait
         self.ended: dict[str, Any] | None = None  # The job's detail, once a followed story is over.
+        self._several = False  # Whether lines need the name of their rank.
         self._mid_line = False
 
     def tell(self) -> Iterator[StoryPiece]:
         """Everything that there is now."""
+        for attempt in self._told_attempts():
+            yield from prefixed(attempt)
+
+    def follow(self) -> Iterator[StoryPiece]:
+        """Everything that there is and that will come, across attempts, until the job (or the chosen attempt) ends."""
+        for attempt in self._followed_attempts():
+            yield from prefixed(attempt)
+
+    def lines(self, follow: bool = False, name: str = "") -> Iterator[LogLine]:
+        """The same, line by line, each with its rank and its time; `name` is for lines of several jobs."""
+        for attempt in self._followed_attempts() if follow else self._told_attempts():
+            yield from lines_of(attempt, name)
+
+    def _told_attempts(self) -> Iterator[Iterator[StoryPiece]]:
         detail = self.source.detail(self.job)
         self.job = detail["id"]
         chosen = self._chosen(detail)
         index = {each["number"]: each for each in self.source.logs_index(self.job, fresh=True)}
+        self._check_rank(detail, index)
         starts = self._starts(index, chosen)
-        for position, number in enumerate(chosen):
-            if number not in starts:
-                continue
-            yield from self._between(detail, number, position)
-            yield from self._told(number, index[number]["files"], starts[number])
+        for number in chosen:
+            if number in starts:
+                yield self._told_attempt(detail, index[number], starts[number])
 
-    def follow(self) -> Iterator[StoryPiece]:
-        """Everything that there is and that will come, across attempts, until the job (or the chosen attempt) ends."""
+    def _told_attempt(
+        self, detail: Mapping[str, Any], entry: Mapping[str, Any], starts: Mapping[Slot, int]
+    ) -> Iterator[StoryPiece]:
+        self._several = self._many(detail, entry["files"])
+        yield from self._between(detail, entry["number"])
+        yield from self._told(entry["number"], entry["files"], starts)
+
+    def _followed_attempts(self) -> Iterator[Iterator[StoryPiece]]:
         detail, over = self._first_attempt()
         chosen = self._chosen(detail)
-        starts: dict[int, dict[tuple[int, int, str], int]] = {}
+        self._check_rank(detail, {})
+        starts: dict[int, dict[Slot, int]] = {}
         if self.tail is not None or self.since_at is not None:
             index = {each["number"]: each for each in self.source.logs_index(self.job)}
             starts = self._starts(index, chosen)
             chosen = [number for number in chosen if number in starts] or chosen[-1:]
-        position = 0
         while chosen:
             for number in chosen:
-                yield from self._between(detail, number, position)
-                yield from self._followed(detail, number, starts.get(number, {}))
-                position += 1
+                yield self._followed_attempt(detail, number, starts.get(number, {}))
             if self.attempt is not None:
                 break
             detail, over = self._next_attempt(chosen[-1])
             chosen = list(range(chosen[-1] + 1, detail["attempt"] + 1))
         self.ended = detail if over else self.source.wait(self.job, HOLD_S if self.attempt else None)[0]
+
+    def _followed_attempt(
+        self, detail: Mapping[str, Any], number: int, starts: Mapping[Slot, int]
+    ) -> Iterator[StoryPiece]:
+        self._several = self._many(detail, ())
+        yield from self._between(detail, number)
+        yield from self._followed(detail, number, starts)
 
     # --- which attempts, and from where -----------------------------------------------------------------------------
 
@@ -132,11 +158,21 @@ class Story:
             raise NotFound(f'attempt {self.attempt}: job "{detail["id"]}" has {had}')
         return [wanted]
 
-    def _starts(
-        self, index: Mapping[int, Mapping[str, Any]], chosen: list[int]
-    ) -> dict[int, dict[tuple[int, int, str], int]]:
+    def _check_rank(self, detail: Mapping[str, Any], index: Mapping[int, Mapping[str, Any]]) -> None:
+        """A rank that the job does not have is an error: it would be waited for, or show nothing, without a word."""
+        count = _ranks(detail)
+        there = {file["rank"] for entry in index.values() for file in entry["files"]}
+        if self.rank is not None and self.rank >= count and self.rank not in there:
+            has = "rank 0 only" if count == 1 else f"ranks 0 to {count - 1}"
+            raise NotFound(f'job "{detail["id"]}" has no rank {self.rank}', f"it has {has}")
+
+    def _many(self, detail: Mapping[str, Any], files: Sequence[File]) -> bool:
+        """Whether lines need the name of their rank: only when more than one is told."""
+        return self.rank is None and (_ranks(detail) > 1 or len({(file["task"], file["rank"]) for file in files}) > 1)
+
+    def _starts(self, index: Mapping[int, Mapping[str, Any]], chosen: list[int]) -> dict[int, dict[Slot, int]]:
         """For each attempt that is to be shown, the offset at which each of its files begins."""
-        starts: dict[int, dict[tuple[int, int, str], int]] = {}
+        starts: dict[int, dict[Slot, int]] = {}
         left = self.tail
         for number in reversed([each for each in chosen if each in index]):
             files = self._wanted(index[number]["files"])
@@ -202,42 +238,44 @@ class Story:
 
     # --- one attempt -------------------------------------------------------------------------------------------------
 
-    def _told(self, number: int, files: list[File], starts: Mapping[tuple[int, int, str], int]) -> Iterator[StoryPiece]:
-        files = self._wanted(files)
-        if not _named(files):
-            for file in files:
-                yield from self._read(number, file, starts.get(_key(file), 0), int(file["bytes"]))
+    def _told(self, number: int, files: list[File], starts: Mapping[Slot, int]) -> Iterator[StoryPiece]:
+        several = [self._timed(number, file, starts.get(_key(file), 0)) for file in self._wanted(files)]
+        if self.merge:
+            yield from in_time(several)
             return
-        # Pieces of all ranks in the order in which they arrived.
-        pieces = [
-            (at, _key(file), max(int(start), starts.get(_key(file), 0)), int(end), file)
-            for file in files
-            for start, end, at in file["ranges"]
-            if end > starts.get(_key(file), 0)
-        ]
-        lines = {_key(file): _Lines(file["rank"]) for file in files}
-        for _, key, start, end, file in sorted(pieces, key=lambda piece: piece[:3]):
-            for piece in self._read(number, file, start, end):
-                yield StoryPiece(lines[key].feed(piece.data), piece.stream)
-        for key, each in lines.items():
-            yield StoryPiece(each.rest(), key[2])
+        for each in several:
+            yield from each
 
-    def _read(self, number: int, file: File, offset: int, end: int) -> Iterator[StoryPiece]:
-        while offset < end:
-            chunk = self._raw(number, file, offset, limit=min(1 << 20, end - offset))
+    def _timed(self, number: int, file: File, offset: int) -> Iterator[StoryPiece]:
+        """A file from an offset on, in pieces of one time each, until the time that was asked for."""
+        times = [(int(end), float(at)) for _, end, at in file["ranges"]]
+        while offset < int(file["bytes"]):
+            chunk = self._raw(number, file, offset, limit=min(1 << 20, int(file["bytes"]) - offset))
             yield from self._gap(chunk)
             if chunk.following <= offset:
                 return
-            yield self._out(chunk.data, file["stream"])
+            for piece in self._cut(chunk, file, times):
+                if self.until_at is not None and piece.at is not None and piece.at > self.until_at:
+                    return
+                yield piece
             offset = chunk.following
             if chunk.done:
                 return
 
-    def _followed(
-        self, detail: Mapping[str, Any], number: int, starts: Mapping[tuple[int, int, str], int]
-    ) -> Iterator[StoryPiece]:
-        spec = detail["spec"]
-        if spec.get("nodes", 1) * spec.get("ranks_per_node", 1) == 1 and spec.get("streams") != "split":
+    def _cut(self, chunk: Chunk, file: File, times: Times) -> Iterator[StoryPiece]:
+        """The bytes of one read, cut where their time changes."""
+        start = chunk.following - len(chunk.data)
+        ends = [end for end, _ in times]
+        at = start
+        while at < chunk.following:
+            found = bisect_right(ends, at)
+            end, when = times[found] if found < len(times) else (chunk.following, None)
+            end = min(end, chunk.following)
+            yield self._out(chunk.data[at - start : end - start], file, when)
+            at = end
+
+    def _followed(self, detail: Mapping[str, Any], number: int, starts: Mapping[Slot, int]) -> Iterator[StoryPiece]:
+        if _ranks(detail) == 1 and detail["spec"].get("streams") != "split":
             file = {"task": 0, "rank": 0, "stream": "out"}
             yield from self._followed_file(number, file, starts.get(_key(file), 0))
         else:
@@ -248,8 +286,7 @@ class Story:
         while True:
             chunk = self._raw(number, file, offset, wait_s=HOLD_S if begun else look_s)
             yield from self._gap(chunk)
-            if chunk.data:
-                yield self._out(chunk.data, file["stream"])
+            yield from self._cut(chunk, file, chunk.times or [(chunk.following, time.time())])
             offset = chunk.following
             if chunk.done:
                 return
@@ -262,33 +299,34 @@ class Story:
             self.on_wait(detail)
         return over or detail["state"] not in ("queued", "starting")
 
-    def _followed_files(self, number: int, starts: Mapping[tuple[int, int, str], int]) -> Iterator[StoryPiece]:
+    def _followed_files(self, number: int, starts: Mapping[Slot, int]) -> Iterator[StoryPiece]:
         offsets = dict(starts)
-        lines: dict[tuple[int, int, str], _Lines] = {}
-        done: set[tuple[int, int, str]] = set()
+        done: set[Slot] = set()
         begun, look_at = False, 0.0
         while True:
             attempt = next((each for each in self.source.logs_index(self.job) if each["number"] == number), None)
             files = self._wanted(attempt["files"]) if attempt else []
-            grew = False
+            if files and not begun:
+                begun = True
+                yield from self._told(number, files, starts)  # What was there before, in its own order.
+                offsets |= {_key(file): max(int(file["bytes"]), starts.get(_key(file), 0)) for file in files}
+            grown: list[list[StoryPiece]] = []
             for file in files:
                 key = _key(file)
                 if key in done:
                     continue
                 chunk = self._raw(number, file, offsets.get(key, 0))
-                yield from self._gap(chunk)
+                cut = self._cut(chunk, file, chunk.times or [(chunk.following, time.time())])
+                grown.append([*self._gap(chunk), *cut])
                 offsets[key] = chunk.following
-                grew = grew or bool(chunk.data)
-                told = lines.setdefault(key, _Lines(file["rank"] if _named(files) else None))
-                yield self._out(told.feed(chunk.data) + (told.rest() if chunk.done else b""), file["stream"])
                 if chunk.done:
                     done.add(key)
+            yield from in_time(grown)
             if attempt and attempt["state"] == "ended" and all(_key(file) in done for file in files):
                 return
-            begun = begun or grew
             if not begun and time.monotonic() >= look_at:
-                begun, look_at = self._runs(), time.monotonic() + LOOK_S_MAX
-            if not grew:
+                look_at = float("inf") if self._runs() else time.monotonic() + LOOK_S_MAX
+            if not any(grown):
                 time.sleep(ROUND_S)
 
     def _raw(self, number: int, file: File, offset: int, limit: int = 1 << 20, wait_s: float = 0.0) -> Chunk:
@@ -320,7 +358,7 @@ class Story:
             self.on_wait(detail)
             look_s = min(look_s * 2, LOOK_S_MAX)
 
-    def _between(self, detail: Mapping[str, Any], number: int, position: int) -> Iterator[StoryPiece]:
+    def _between(self, detail: Mapping[str, Any], number: int) -> Iterator[StoryPiece]:
         """The marked line before an attempt that is not the first."""
         if self.attempt is not None or number == 1:
             return
@@ -331,7 +369,8 @@ class Story:
         here = attempts.get(number, {})
         begins = here.get("set_back") or explain_resume(here.get("resumed_step"), here.get("resumed_unit") or STEP)
         more = f"; it {begins}" if begins else ""
-        yield self._remark(f"attempt {number}{' on ' + nodes if nodes else ''}, after: {why}{more}")
+        said = f"attempt {number}{' on ' + nodes if nodes else ''}, after: {why}{more}"
+        yield self._remark(said, here.get("started_at") or here.get("placed_at"))
 
     def _gap(self, chunk: Chunk) -> Iterator[StoryPiece]:
         for count, said in (
@@ -340,45 +379,29 @@ class Story:
         ):
             if count > 0:
                 said = f"{count:,} {said}"
-                yield self._remark(said) if self.attempt is None else StoryPiece(f"headway: {said}\n".encode(), "talk")
+                yield self._gap_piece(said)
 
-    def _remark(self, said: str) -> StoryPiece:
+    def _gap_piece(self, said: str) -> StoryPiece:
+        if self.attempt is None:
+            return self._remark(said)
+        return StoryPiece(f"headway: {said}\n".encode(), "talk", remark=True)
+
+    def _remark(self, said: str, at: float | None = None) -> StoryPiece:
         start = "\n" if self._mid_line else ""
         self._mid_line = False
-        return StoryPiece(f"{start}{MARK}{said} ──\n".encode())
+        return StoryPiece(f"{start}{MARK}{said} ──\n".encode(), at=at, remark=True)
 
-    def _out(self, data: bytes, stream: str) -> StoryPiece:
-        if data and stream == "out":
+    def _out(self, data: bytes, file: File, at: float | None) -> StoryPiece:
+        rank = int(file["rank"]) if self._several else None
+        if data and file["stream"] == "out" and rank is None:
             self._mid_line = not data.endswith(b"\n")
-        return StoryPiece(data, stream)
-
-
-class _Lines:
-    """Cuts the bytes of one rank into whole lines, each with the rank's name before it."""
-
-    def __init__(self, rank: int | None) -> None:
-        self.name = b"" if rank is None else f"[rank {rank}] ".encode()
-        self.kept = b""
-
-    def feed(self, data: bytes) -> bytes:
-        if not self.name:
-            return data
-        lines = (self.kept + data).split(b"\n")
-        self.kept = lines.pop()
-        told = b"".join(self.name + line + b"\n" for line in lines)
-        if len(self.kept) > LINE_BYTES_MAX:
-            told += self.rest()
-        return told
-
-    def rest(self) -> bytes:
-        kept, self.kept = self.kept, b""
-        return self.name + kept + b"\n" if kept else b""
+        return StoryPiece(data, file["stream"], at, rank)
 
 
 def _key(file: File) -> tuple[int, int, str]:
     return int(file["task"]), int(file["rank"]), str(file["stream"])
 
 
-def _named(files: list[File]) -> bool:
-    """Whether lines need the name of their rank: only when there is more than one."""
-    return len({(file["task"], file["rank"]) for file in files}) > 1
+def _ranks(detail: Mapping[str, Any]) -> int:
+    spec = detail.get("spec") or {}
+    return int(spec.get("nodes", 1)) * int(spec.get("ranks_per_node", 1))

@@ -124,7 +124,8 @@ def followed(client: Any, job: dict[str, Any], output: Output, *, exit_code_from
     from headway.cli.screen.follow import follow
 
     output.say(f"headway: job {job['id']} ({job['name']}) is submitted")
-    return follow(client, job["id"], output, exit_code_from_job=exit_code_from_job)
+    # A program wants the outcome: what the job itself writes would lie between the braces.
+    return follow(client, job["id"], output, exit_code_from_job=exit_code_from_job, silent=output.machine)
 
 
 def show_submitted(output: Output, job: dict[str, Any]) -> int:

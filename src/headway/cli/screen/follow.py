@@ -4,35 +4,51 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.cli.frame import exits
 from headway.cli.frame.output import Output, on_terminal
 from headway.cli.screen.terminal_filter import Tame
-from headway.client.story import Story, StoryPiece
+from headway.client.log_lines import StoryPiece
+from headway.client.story import Story
 from headway.core.errors import HeadwayError
 from headway.core.units import show_duration
 
 if TYPE_CHECKING:
+    from headway.cli.screen.log_lines import LineView
     from headway.client.sdk import Client
 
+Told = TypeVar("Told")
 SECOND_PRESS_S = 2.0
 AWAY_S_MAX = 600.0  # How long a shared server may be away before a follower gives up.
 
 
 def follow(
-    client: Client, job: str, output: Output, *, exit_code_from_job: bool = False, raw: bool = False, **narrow: Any
+    client: Client,
+    job: str,
+    output: Output,
+    *,
+    exit_code_from_job: bool = False,
+    raw: bool = False,
+    silent: bool = False,
+    by_lines: LineView | None = None,
+    **narrow: Any,
 ) -> int:
-    """Tell the job's story as it grows; return the exit code that its end asks for."""
+    """Tell the job's story as it grows (silent: only how it ends); return the exit code that its end asks for."""
     client.link.meanwhile = "the job goes on"
     client.link.patience_s = max(client.link.patience_s, AWAY_S_MAX)
     stage = Stage(output)
     story = Story(client, job, on_wait=stage.tell, **narrow)
     reader = LogReader(output, raw)
     try:
-        for piece in story.follow():
-            stage.end()
-            reader.emit(piece)
+        if silent:
+            story.ended = client.wait(job)[0]
+        elif by_lines is not None:
+            by_lines.follow(stage.until(story.lines(follow=True)))
+        else:
+            for piece in stage.until(story.follow()):
+                reader.emit(piece)
     except KeyboardInterrupt:
         stage.end()
         reader.end()
@@ -61,6 +77,11 @@ class LogReader:
     def emit(self, piece: StoryPiece) -> None:
         stream = self._out if piece.stream == "out" else sys.stderr
         tame = self._tame.get(stream)
+        if tame and piece.rank is not None and tame.colour:
+            from headway.cli.screen.log_lines import paint_ranks
+
+            self._write(stream, tame.feed(paint_ranks(piece.data)))
+            return
         self._write(stream, tame.feed(piece.data) if tame else piece.data)
 
     def end(self) -> None:
@@ -114,6 +135,12 @@ class Stage:
         if not self._shown:
             self._shown = True
             self._watch.begin(lambda: self._sentence)
+
+    def until(self, told: Iterable[Told]) -> Iterator[Told]:
+        """Pass on what is told; with each of it, nothing has to be said any more."""
+        for each in told:
+            self.end()
+            yield each
 
     def end(self) -> None:
         if self._shown:
