@@ -53,6 +53,7 @@ SAMPLES: dict[str, Any] = {
     "deadline": "2030-02-01T08:00Z",
     "estimate": "40m",
     "array": 10,
+    "at_once": 4,
     "zone": "same",
     "layout": "spread",
     "gpu_type": "a100",
