@@ -227,7 +227,9 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+        raise BadInput(
+            f"{path} cannot be read: {(error.strerror or str(error)).lower()}", "is HEADWAY_HOME a directory of yours?"
+        ) from None
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not valid TOML: {error}") from None
     import tomllib

@@ -60,6 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if {"-v", "--verbose"} & set(words):
             raise
+        if isinstance(error, OSError):
+            from headway.cli.frame.system_errors import from_system
+
+            of_the_machine = from_system(error)
+            if of_the_machine is not None:
+                return _failed(output, of_the_machine)
         told = HeadwayError(f"an error in Headway itself: {type(error).__name__}: {error}", "-v shows the full trace")
         return _failed(output, told)
 

@@ -54,6 +54,13 @@ def doctor(ctx: click.Context, output: Output) -> int:
             checks += look(output)
         except HeadwayError as error:
             checks.append(Check(look.__name__, "fail", error.message, error.hint))
+        except OSError as error:
+            from headway.cli.frame.system_errors import from_system
+
+            told = from_system(error)
+            if told is None:
+                raise
+            checks.append(Check(look.__name__, "fail", told.message, told.hint))
     output.show([asdict(check) for check in checks], lambda: page(output, checks), lambda: [c.verdict for c in checks])
     return exits.ERROR if any(check.verdict == "fail" for check in checks) else exits.OK
 
@@ -71,7 +78,11 @@ def page(output: Output, checks: list[Check]) -> str:
 
 
 def python(output: Output) -> Iterator[Check]:
+    from headway.cli.frame.system_errors import here
     from headway.client.code.script import interpreter
+
+    if not here():
+        yield Check("directory", "warn", "the one that this command runs in is gone", "cd to one that exists")
 
     version = platform.python_version()
     good = sys.version_info >= (3, 11)
