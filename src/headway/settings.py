@@ -94,6 +94,12 @@ class Settings:
         "", "keys that seal secrets and sign; empty means secrets.keys in the config directory"
     )
     bundle: str = knob("auto", "when the project travels with a job: auto (with a shared server), always, never")
+    pass_env: str = knob(
+        "WANDB_*, HF_*, MLFLOW_*, COMET_*, NEPTUNE_*, http_proxy, https_proxy, no_proxy, all_proxy, HTTP_PROXY, "
+        "HTTPS_PROXY, NO_PROXY, ALL_PROXY, AWS_PROFILE, AWS_REGION, AWS_DEFAULT_REGION, GOOGLE_CLOUD_PROJECT, "
+        "OMP_NUM_THREADS, MKL_NUM_THREADS, NCCL_*, TORCH_*, PYTORCH_*, TOKENIZERS_PARALLELISM, TZ",
+        "variables of yours that jobs get without being named, with commas; HF_* is all that begin so",
+    )
     bundle_bytes_max: int = knob(64 * 2**30, "the largest tree that a bundle may become on a node, all copies counted")
     accounts: str = knob("off", "whether users sign in: on (a shared server) or off (the owner of this home alone)")
     insecure_http: str = knob("off", "on: serve others without TLS, because a proxy does it or the network is trusted")

@@ -139,14 +139,13 @@ class Client:
 
     def prepare(self, raw: dict[str, Any], packing: Packing) -> PreparedJob:
         """Settle where the code and the packages of a described job come from; sends nothing."""
-        from headway.client.code.prepared_job import prepare
+        from headway.client.code.prepared_job import Surroundings, prepare
 
         chosen = self.resolved.settings
+        here = Surroundings(chosen.bundle, bool(chosen.server_url), self.home.cache, self.env, chosen.pass_env)
         self.link.watch.begin(f"reading the files of {raw.get('workdir') or 'the project'}")
         try:
-            return prepare(
-                raw, packing, when=chosen.bundle, shared=bool(chosen.server_url), cache=self.home.cache, env=self.env
-            )
+            return prepare(raw, packing, here)
         finally:
             self.link.watch.end()
 

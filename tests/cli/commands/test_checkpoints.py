@@ -149,7 +149,7 @@ def test_the_flags_become_words_of_the_job(fake: FakeServer, headway: Callable, 
     flags += ["--stalled-after", "30m", "--pending-max", "2h"]
     flags += ["--max-retries", "4", "--max-losses", "7", "--max-losses-per-day", "30"]
     flags += ["--checkpoint-dir", "outputs/", "--checkpoint-dir", "runs", "--saved-by", "first"]
-    shown = headway("run", "--dry-run", "--json", *flags, "train.py").json
+    shown = headway("run", "--dry-run", "--json", "--no-bundle", *flags, "train.py").json
     assert shown["params"] == {"lr": 0.1}
     assert shown["seed"] == 7
     assert shown["inputs"]["data"]["url"] == str(place / "x.csv")

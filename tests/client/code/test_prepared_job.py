@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.client.code.prepared_job import Packing, PreparedJob, prepare, take_packing, too_much
+from headway.client.code.passed_env import looks_secret
+from headway.client.code.prepared_job import Packing, PreparedJob, Surroundings, prepare, take_packing, too_much
 from headway.client.code.script import describe_job
 from headway.core.errors import BadInput
 from headway.core.spec.job import read_spec
 
+PASSED = "WANDB_*, HF_*, http_proxy, GITHUB_TOKEN"
 ENV = {"PATH": "/usr/bin:/bin", "VIRTUAL_ENV": "/nowhere", "LANG": "C.UTF-8"}
 
 
@@ -26,10 +29,17 @@ def project(tmp_path: Path) -> Path:
 
 
 def prepared(
-    project: Path, packing: Packing, *, when: str = "auto", shared: bool = False, **wishes: Any
+    project: Path,
+    packing: Packing,
+    *,
+    when: str = "auto",
+    shared: bool = False,
+    more: Mapping[str, str] | None = None,
+    **wishes: Any,
 ) -> PreparedJob:
-    raw = describe_job(["train.py", "--lr", "1"], wishes, ENV, str(project / "src"))
-    made = prepare(raw, packing, when=when, shared=shared, cache=project.parent / "cache", env=ENV)
+    env = {**ENV, **(more or {})}
+    raw = describe_job(["train.py", "--lr", "1"], wishes, env, str(project / "src"))
+    made = prepare(raw, packing, Surroundings(when, shared, project.parent / "cache", env, PASSED))
     read_spec(made.raw)
     return made
 
@@ -65,7 +75,7 @@ def at_home(project: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], pa
     (project / "headway.toml").unlink()
     monkeypatch.setenv("HOME", str(project / "src"))
     raw = describe_job(words, {}, ENV, str(project / "src"), verbatim=True)
-    return prepare(raw, packing, when="auto", shared=True, cache=project.parent / "cache", env=ENV)
+    return prepare(raw, packing, Surroundings("auto", True, project.parent / "cache", ENV))
 
 
 def test_a_whole_home_is_not_sent_along_with_a_command_that_needs_no_file_of_it(
@@ -74,7 +84,7 @@ def test_a_whole_home_is_not_sent_along_with_a_command_that_needs_no_file_of_it(
     made = at_home(project, monkeypatch, ["nvidia-smi"], Packing())
     assert made.bundle is None
     assert made.raw.keys() & {"workdir", "bundle"} == set()
-    assert "is not sent: the job runs in an empty directory" in made.note
+    assert "is not sent: the job runs in an empty directory" in made.notes[0]
     read_spec(made.raw)
 
 
@@ -147,3 +157,58 @@ def test_a_truth_value_in_the_file_is_a_wish() -> None:
     wishes: dict[str, Any] = {"bundle": False, "environment": "auto", "allow_large": True}
     assert take_packing(wishes) == Packing(False, True, "auto")
     assert wishes == {}
+
+
+MINE = {"WANDB_MODE": "offline", "WANDB_API_KEY": "k3y", "HF_HOME": "/home/ana/hf", "EDITOR": "vi", "HOME": "/home/ana"}
+
+
+def test_variables_of_the_list_go_along_and_what_was_given_wins(project: Path) -> None:
+    made = prepared(project, Packing(), more=MINE, env={"WANDB_MODE": "online"})
+    expected = {"WANDB_API_KEY": "k3y", "HF_HOME": "/home/ana/hf", "WANDB_MODE": "online"}
+    assert made.raw["env"] == {**ENV, **expected}
+    (warning,) = made.notes
+    assert warning.startswith("warning: WANDB_API_KEY is kept readable with the job")
+    assert "--secret WANDB_API_KEY=wandb-api-key" in warning
+
+
+def test_a_shared_server_gets_neither_my_paths_nor_what_looks_like_a_secret_unless_it_is_named(project: Path) -> None:
+    made = prepared(project, Packing(), shared=True, more={**MINE, "GITHUB_TOKEN": "t"})
+    assert made.raw["env"] == {"LANG": "C.UTF-8", "WANDB_MODE": "offline", "GITHUB_TOKEN": "t"}
+    assert [note.split(" is ")[0] for note in made.notes] == ["warning: GITHUB_TOKEN", "warning: WANDB_API_KEY"]
+
+
+def test_a_variable_that_is_a_secret_of_the_job_is_not_passed_besides(project: Path) -> None:
+    made = prepared(project, Packing(), more=MINE, secrets={"WANDB_API_KEY": "wandb"})
+    assert "WANDB_API_KEY" not in made.raw["env"]
+    assert made.notes == ()
+
+
+def test_all_variables_go_along_when_asked_but_none_of_the_terminal_or_the_node(project: Path) -> None:
+    mine = {**MINE, "SHLVL": "2", "CUDA_VISIBLE_DEVICES": "3", "SLURM_JOB_ID": "7", "BASH_FUNC_x%%": "()", "RANK": "1"}
+    assert take_packing({"env_all": True}) == Packing(env_all=True)
+    made = prepared(project, Packing(env_all=True), more=mine)
+    assert made.raw["env"] == {**ENV, **MINE}
+    shared = prepared(project, Packing(env_all=True), shared=True, more=mine)
+    assert shared.raw["env"] == {
+        "LANG": "C.UTF-8", "EDITOR": "vi", "WANDB_MODE": "offline", "WANDB_API_KEY": "k3y",
+    }  # fmt: skip
+    assert shared.notes[0].startswith("warning: WANDB_API_KEY is kept readable")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("HF_TOKEN", "x", True),
+        ("AWS_SECRET_ACCESS_KEY", "x", True),
+        ("MYPASSWORD", "x", False),
+        ("DB_PASSWORD", "x", True),
+        ("TOKENIZERS_PARALLELISM", "false", False),
+        ("HF_TOKEN_PATH", "/x", False),
+        ("http_proxy", "http://proxy:3128", False),
+        ("http_proxy", "http://ana:pw@proxy:3128", True),
+        ("WANDB_API_KEY", "", False),
+        ("KEYBOARD", "us", False),
+    ],
+)
+def test_what_looks_like_a_secret(name: str, value: str, expected: bool) -> None:
+    assert looks_secret(name, value) is expected

@@ -22,6 +22,9 @@ PACKING: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
         "--bundle/--no-bundle", default=None, help="Send the project directory along, or run in place."
     ),
     "--allow-large": click.option("--allow-large", is_flag=True, help="Bundle more than 2 GB."),
+    "--env-all": click.option(
+        "--env-all", is_flag=True, help="Pass on all your variables, not only those of pass_env."
+    ),
     "--environment": click.option(
         "--environment", metavar="auto|FILE", help="Install the packages a file lists, with uv."
     ),
@@ -32,14 +35,15 @@ def packing_given(given: dict[str, Any]) -> dict[str, Any]:
     """What these flags say."""
     found = {name: given.pop(name) for name in ("bundle", "environment")}
     found["allow_large"] = given.pop("allow_large") or None
+    found["env_all"] = given.pop("env_all") or None
     return {name: value for name, value in found.items() if value is not None}
 
 
 def send(client: Any, prepared: PreparedJob, output: Output) -> None:
     """Bring the bundle to the server, with a bar on a terminal and one line elsewhere."""
     bundle = prepared.bundle
-    if prepared.note:
-        output.say(f"headway: {prepared.note}")
+    for note in prepared.notes:
+        output.say(note)
     if bundle is None:
         return
     from headway.client.code.bundle import WARN_BYTES

@@ -21,13 +21,13 @@ from headway.core.spec.words import Flag, Word, Words
 TYPES: dict[str, Any] = {"int": int, "float": float}
 # The order in which people know them. Flags that are not named here come after these.
 FIRST = (
-    "--name", "--cpus", "--mem", "--gpus", "--nodes", "--ranks-per-node", "--env", "--env-file", "--max-duration",
-    "--max-retries", "--priority", "--queue", "--project", "--pool", "--tag", "--grace", "--split-streams",
-    "--workdir", "--dry-run", "--bundle", "--allow-large", "--environment", "--param", "--seed", "--input",
-    "--volume", "--outputs", "--checkpoint-keep", "--checkpoint-dir", "--saved-by", "--max-losses",
+    "--name", "--cpus", "--mem", "--gpus", "--nodes", "--ranks-per-node", "--env", "--env-all", "--env-file",
+    "--max-duration", "--max-retries", "--priority", "--queue", "--project", "--pool", "--tag", "--grace",
+    "--split-streams", "--workdir", "--dry-run", "--bundle", "--allow-large", "--environment", "--param", "--seed",
+    "--input", "--volume", "--outputs", "--checkpoint-keep", "--checkpoint-dir", "--saved-by", "--max-losses",
     "--max-losses-per-day", "--notice-signal", "--stalled-after", "--secret", "--secret-file", "--hold-on-failure",
-    "--pending-max", "--array", "--after", "--after-each", "--hold", "--start-at", "--deadline", "--estimate",
-    "--zone", "--layout", "--gpu-type", "--label", "--licence", "--launcher", "--force",
+    "--pending-max", "--array", "--after", "--after-each", "--hold", "--start-at", "--deadline", "--estimate", "--zone",
+    "--layout", "--gpu-type", "--label", "--licence", "--launcher", "--force",
 )  # fmt: skip
 FIRST_TO_CHANGE = (
     "--priority", "--queue", "--pool", "--max-duration", "--max-retries", "--cpus", "--mem", "--gpus", "--after",

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
-from headway.client.code import bundle, environments, ignored_files
+from headway.client.code import bundle, environments, ignored_files, passed_env
 from headway.client.code.bundle import ReadBundle
 from headway.core.errors import BadInput
 
@@ -29,6 +29,7 @@ class Packing:
     bundle: bool | None = None
     allow_large: bool = False
     environment: object = None
+    env_all: bool = False  # All of the caller's variables go along, not only those of the list.
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class PreparedJob:
 
     raw: dict[str, Any]
     bundle: ReadBundle | None = None
-    note: str = ""  # What the caller should know, and did not ask for.
+    notes: tuple[str, ...] = ()  # What the caller should know, and did not ask for.
 
 
 def take_packing(wishes: dict[str, Any]) -> Packing:
@@ -47,13 +48,38 @@ def take_packing(wishes: dict[str, Any]) -> Packing:
         del wishes["bundle"]
     environment = wishes.pop("environment", None)
     allow_large = bool(wishes.pop("allow_large", False))
-    return Packing(asked if isinstance(asked, bool) else None, allow_large, environment)
+    env_all = bool(wishes.pop("env_all", False))
+    return Packing(asked if isinstance(asked, bool) else None, allow_large, environment, env_all)
 
 
-def prepare(
-    raw: dict[str, Any], packing: Packing, *, when: str, shared: bool, cache: Path, env: Mapping[str, str]
-) -> PreparedJob:
-    """Return the description with its code and packages settled. `shared` says that the server is another machine's."""
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is the same for all jobs of a caller. `shared`: the server is another machine's."""
+
+    when: str
+    shared: bool
+    cache: Path
+    env: Mapping[str, str]
+    pass_env: str = ""
+
+
+def prepare(raw: dict[str, Any], packing: Packing, here: Surroundings) -> PreparedJob:
+    """Return the description with its variables, code and packages settled."""
+    raw, notes = _with_variables(raw, packing, here)
+    made = _settled(raw, packing, here)
+    return replace(made, notes=(*made.notes, *notes))
+
+
+def _with_variables(raw: dict[str, Any], packing: Packing, here: Surroundings) -> tuple[dict[str, Any], list[str]]:
+    given, secrets = raw.get("env") or {}, raw.get("secrets") or {}
+    taken = frozenset([*given, *secrets])
+    found = passed_env.passed(here.env, here.pass_env, taken, everything=packing.env_all, shared=here.shared)
+    said = passed_env.notes(found)
+    return ({**raw, "env": {**found.env, **given}} if found.env else raw), said
+
+
+def _settled(raw: dict[str, Any], packing: Packing, here: Surroundings) -> PreparedJob:
+    when, shared, env = here.when, here.shared, here.env
     if when not in WHEN:
         raise BadInput(f'bundle: "{when[:80]}" is not one of {", ".join(WHEN)}')
     workdir = str(raw["workdir"])
@@ -71,7 +97,7 @@ def prepare(
         return PreparedJob({key: value for key, value in raw.items() if key != "workdir"})
     if root is None:
         return PreparedJob(raw)
-    found = bundle.read(root, cache / "bundles", allow_large=packing.allow_large)
+    found = bundle.read(root, here.cache / "bundles", allow_large=packing.allow_large)
     return PreparedJob(_bundled(raw, found, workdir, shared, env), found)
 
 
@@ -101,7 +127,7 @@ def _without_files(raw: dict[str, Any], workdir: str, names: Sequence[str], env:
         raise BadInput(f'"{named[:200]}" lies in {workdir}, which is too much to send to the server', hint)
     given = _without({key: value for key, value in raw.items() if key != "workdir"}, names, env)
     given["command"] = _portable(given["command"], "python3") if names else given["command"]
-    return PreparedJob(given, note=f"{workdir} is not sent: the job runs in an empty directory of its own")
+    return PreparedJob(given, notes=(f"headway: {workdir} is not sent: the job runs in an empty directory of its own",))
 
 
 def _is_file_there(word: str, workdir: str) -> bool:
