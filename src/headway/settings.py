@@ -1,6 +1,7 @@
 """Every setting: name with its unit, default, one sentence. Where a value came from can be told.
 
-Sources, later ones win: built in, the system's config.toml, the user's config.toml, HEADWAY_* variables, flags.
+Sources, later ones win: built in, the system's config.toml, the user's config.toml, the chosen context (which server),
+HEADWAY_* variables, flags.
 The reference page and `headway config ls` are written from this file. What only some callers need is imported
 where it is used: every command of the command line pays for the imports here.
 """
@@ -162,6 +163,10 @@ class Home:
         return self.config / "logins.json"
 
     @property
+    def contexts_file(self) -> Path:
+        return self.config / "contexts.json"
+
+    @property
     def server_file(self) -> Path:
         return self.state / "server.json"
 
@@ -208,6 +213,9 @@ def load(env: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = 
     layers: list[tuple[str, Mapping[str, Any]]] = [
         (str(path), _read_toml(path)) for path in (system, home_from(env).config / "config.toml")
     ]
+    chosen = context_in(env)
+    if chosen is not None:
+        layers.append(chosen)
     named = {f"HEADWAY_{name.upper()}": name for name in kinds}
     layers += [(variable, {named[variable]: raw}) for variable, raw in env.items() if variable in named]
     layers.append(("flag", flags or {}))
@@ -225,6 +233,58 @@ def load(env: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = 
             values[name] = parse(name, kinds[name], raw, source)
             sources[name] = source
     return Resolved(Settings(**values), sources, sections)
+
+
+LOCAL = "local"  # The context of this machine's own server.
+CONTEXT = "HEADWAY_CONTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """The servers that one works with, by name, and which of them was chosen; empty where none was."""
+
+    chosen: str = ""
+    known: Mapping[str, str] = field(default_factory=dict)
+
+    def url(self, name: str) -> str | None:
+        return "" if name == LOCAL else self.known.get(name)
+
+
+def read_contexts(home: Home) -> Contexts:
+    path = home.contexts_file
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return Contexts()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    import json
+
+    try:
+        found = json.loads(text)
+        return Contexts(str(found["chosen"]), {str(name): str(url) for name, url in found["servers"].items()})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"{path} is damaged", "remove it, and sign in again: headway login") from None
+
+
+def context_in(env: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
+    """The layer of the context that was chosen: by HEADWAY_CONTEXT, else by `headway context use`."""
+    known = read_contexts(home_from(env))
+    name = env.get(CONTEXT) or known.chosen
+    if not name:
+        return None
+    url = known.url(name)
+    if url is None:
+        said = f"{CONTEXT}: " if env.get(CONTEXT) else ""
+        raise BadInput(f'{said}no context "{name[:80]}"', f"there are {', '.join([LOCAL, *known.known])}")
+    return CONTEXT if env.get(CONTEXT) else f"context {name}", {"server_url": url}
+
+
+def usual_url(env: Mapping[str, str]) -> tuple[str, bool]:
+    """The server that commands use where no variable says another one, and whether anybody has chosen it."""
+    without = {name: value for name, value in env.items() if name not in (CONTEXT, "HEADWAY_SERVER_URL")}
+    found = load(without)
+    return found.settings.server_url, found.sources["server_url"] != "built in"
 
 
 def _read_toml(path: Path) -> Mapping[str, Any]:

@@ -32,6 +32,7 @@ class FakeServer:
         self.keys: dict[str, str] = {}
         self.faults: list[Any] = []
         self.held = threading.Event()
+        self.version = ""
         self.asked: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.nodes: list[dict[str, Any]] = []
@@ -162,6 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "drop-after":
             return self._drop()
         status, headers, content = answer
+        if self.fake.version:
+            headers = {**headers, "Headway-Version": self.fake.version}
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(content))}.items():
             self.send_header(name, value)
@@ -210,6 +213,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/events":
             found = [event for event in fake.events if event["seq"] > int(self.headers["Last-Event-ID"])]
             return 200, {}, b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in found)
+        if path == "/whoami":
+            return _json({"name": "mel", "kind": "user", "accounts": True, "admin": False, "roles": {}})
         if path == "/health":
             return _json({"ok": True, "version": "0.1.0"})
         if path.startswith("/jobs/"):

@@ -34,6 +34,7 @@ SHARED = ("form", "as_json", "quiet", "verbose", "no_color")
 VARIABLES = {
     "HEADWAY_HOME": "one directory for everything (config, data, state); without it, the XDG directories",
     "HEADWAY_TOKEN": "the token for the server; without it, the private file in the home",
+    "HEADWAY_CONTEXT": "the context (`headway context ls`) that commands use, before the chosen one",
     "HEADWAY_SYSTEM_CONFIG": "the system's settings file; `/etc/headway/config.toml` when left out",
     "NO_COLOR": "no colours, whatever its value",
 }
@@ -148,7 +149,8 @@ def settings_page() -> str:
         for each in fields(Settings)
     ]
     says = (
-        "Later sources win: built in, the system's `config.toml`, the user's `config.toml`, `HEADWAY_<NAME>` in the "
+        "Later sources win: built in, the system's `config.toml`, the user's `config.toml`, the chosen context (for "
+        "`server_url`), `HEADWAY_<NAME>` in the "
         "environment, flags. `headway config ls` shows each value and where it comes from. Durations (`_s`) may "
         "be written `30s`, `10m`, `6h`, `2d`; sizes (`_bytes`) `512Mi`, `16G`."
     )

@@ -61,6 +61,7 @@ _SHARE: Table = {
     "login": (f"{_HERE}.login", "login", "Sign in to a shared server."),
     "logout": (f"{_HERE}.login", "logout", "Forget the token of a server."),
     "whoami": (f"{_HERE}.login", "whoami", "Show who you are signed in as, and what you may do."),
+    "context": (f"{_HERE}.context", "context", "Choose which server commands work with."),
     "user": (f"{_HERE}.accounts", "user", "Create, list, change and remove users of a shared server."),
     "project": (f"{_HERE}.accounts", "project", "Create, list and remove projects, and say who is in them."),
     "token": (f"{_HERE}.accounts", "token", "Create, list and revoke tokens."),

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
+from headway import __version__
 from headway.api.web.connections import ConnectionLimits, Limited, limited
 from headway.settings import Settings
 
@@ -90,6 +91,7 @@ def http_server(
 ) -> HttpServer:
     """The server of an application; `sockets`: with websockets, which cost memory."""
     how: dict[str, Any] = {"log_level": "warning", "log_config": None, "access_log": False, "server_header": False}
+    how["headers"] = [("Headway-Version", __version__)]  # A client of another version says so to its user.
     if settings.tls_cert_file:
         how |= {"ssl_certfile": settings.tls_cert_file, "ssl_keyfile": settings.tls_key_file}
     http = limited(limits_of(settings))

@@ -10,25 +10,30 @@ import click
 
 from headway import settings
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
 from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output
 from headway.core.errors import BadInput
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "headway login --server https://train.example.org",
+        "headway login --server https://train.example.org --context lab < token.txt",
+        "headway login --oidc",
+    )
+)
 @click.option("--server", "url", metavar="URL", help="The server; without it, the one of server_url.")
+@click.option("--context", "name", metavar="NAME", default="", help="What to call it; without, the name of its host.")
 @click.option("--oidc", is_flag=True, help="Sign in through the server's identity provider, in a browser.")
 @click.option("--no-browser", is_flag=True, help="With --oidc: only print the address to open.")
 @output_options
-def login(url: str | None, oidc: bool, no_browser: bool, output: Output) -> int:
+def login(url: str | None, name: str, oidc: bool, no_browser: bool, output: Output) -> int:
     """Sign in to a shared server with a token, which is read from the terminal or from stdin, and kept privately.
 
-    \b
-    headway login --server https://train.example.org
-    headway login < token.txt
-    headway login --oidc
+    Commands work with that server from now on; `headway context use` chooses another.
     """
-    from headway.client.connection import logins
+    from headway.client.connection import contexts, logins
     from headway.client.sdk import Client
 
     resolved, home = settings.load(os.environ), settings.home_from(os.environ)
@@ -43,10 +48,9 @@ def login(url: str | None, oidc: bool, no_browser: bool, output: Output) -> int:
     finally:
         client.close()
     logins.save(home, url, token)
-    said = f"signed in to {url} as {who['name']}"
-    if resolved.settings.server_url != url:
-        said += f'; to work with it, set server_url = "{url}" in {home.config / "config.toml"}'
-    output.show({**who, "server": url}, lambda: said, lambda: [who["name"]])
+    chosen = contexts.choose(home, contexts.remember(home, url, name))
+    said = f'signed in to {url} as {who["name"]}; commands work with it from now on (context "{chosen}")'
+    output.show({**who, "server": url, "context": chosen}, lambda: said, lambda: [who["name"]])
     return exits.OK
 
 
@@ -80,7 +84,7 @@ def _read_token(url: str) -> str:
     return token
 
 
-@click.command()
+@click.command(epilog=examples("headway logout", "headway logout --server https://train.example.org"))
 @click.option("--server", "url", metavar="URL", help="The server; without it, the one of server_url.")
 @output_options
 def logout(url: str | None, output: Output) -> int:
@@ -96,7 +100,7 @@ def logout(url: str | None, output: Output) -> int:
     return exits.OK
 
 
-@click.command()
+@click.command(epilog=examples("headway whoami", "headway whoami -q"))
 @output_options
 def whoami(output: Output) -> int:
     """Show who you are signed in as, and what you may do."""

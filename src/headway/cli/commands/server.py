@@ -39,7 +39,7 @@ def start(output: Output, foreground: bool, host: str | None, port: int | None, 
     flags = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     home = settings.home_from(os.environ)
     resolved = settings.load(os.environ, flags)
-    _not_elsewhere(resolved.settings.server_url)
+    _not_elsewhere(resolved)
     running = embedded.read_running(home)
     if foreground:
         if running:
@@ -79,7 +79,7 @@ def restart(output: Output) -> int:
     """Stop the server and start it again. Running jobs do not notice."""
     home = settings.home_from(os.environ)
     resolved = settings.load(os.environ)
-    _not_elsewhere(resolved.settings.server_url)
+    _not_elsewhere(resolved)
     embedded.stop(home)
     return _show(
         output, embedded.start(home, os.environ, resolved.settings.auto_start_s_max, resolved.settings.ca_file)
@@ -245,8 +245,9 @@ def _clock(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
-def _not_elsewhere(url: str) -> None:
+def _not_elsewhere(resolved: settings.Resolved) -> None:
+    url, source = resolved.settings.server_url, resolved.sources["server_url"]
     if url:
-        raise Conflict(
-            f"server_url is set to {url}: that server is used, not one of this machine", "unset HEADWAY_SERVER_URL"
-        )
+        hint = "headway context use local" if source.startswith("context ") else f"take it out of {source}"
+        hint = f"unset {source}" if source.startswith("HEADWAY_") else hint
+        raise Conflict(f"server_url is set to {url}: that server is used, not one of this machine", hint)

@@ -59,9 +59,38 @@ def connect(output: Output) -> Any:
     client = Client()
     click.get_current_context().call_on_close(client.close)
     client.link.watch = output.watch
+    client.link.on_version = functools.partial(_say_version, client, output)
+    _say_where(client, output)
     if output.verbose:
         client.on_trouble(lambda sentence: output.say(f"headway: {sentence}; trying again"))
     return client
+
+
+def _say_version(client: Any, output: Output, url: str, version: str) -> None:
+    """Say once that a server is of another version, and what mends it."""
+    from headway import __version__
+
+    if not version or version == __version__ or output.quiet or output.machine:
+        return
+    from headway.client.connection.patience import first_told
+
+    if first_told(client.home, url, version, __version__):
+        ours = not client.resolved.settings.server_url
+        mends = "headway server restart; running jobs go on" if ours else "upgrade the older one"
+        output.say(f"headway: the server has version {version}, this command {__version__}: {mends}")
+
+
+def _say_where(client: Any, output: Output) -> None:
+    """Name the server when a variable leads to another one than the usual."""
+    from headway import settings
+
+    source = client.resolved.sources["server_url"]
+    if source not in (settings.CONTEXT, "HEADWAY_SERVER_URL"):
+        return
+    url = client.resolved.settings.server_url
+    usual, chosen = settings.usual_url(os.environ)
+    if chosen and usual != url:
+        output.say(f"headway: on {url or 'the server of this machine'} ({source}), not on {usual or 'this machine'}")
 
 
 class Duration(click.ParamType[float]):

@@ -126,6 +126,7 @@ class ServerLink:
         self.patience_s = patience_s
         self.on_trouble = on_trouble
         self.watch: Watch = NobodyWatches()
+        self.on_version: Callable[[str, str], None] = lambda url, version: None  # Of a server that answers first.
         self.meanwhile = ""  # What goes on while the server is away, for whoever waits.
         self.met = met  # None: every server is taken for one that was met.
         self._wire: Wire | None = None
@@ -175,13 +176,13 @@ class ServerLink:
                 try:
                     answer = self._try(method, target, payload, once, ANSWER_S_MAX + wait_s, name)
                     if answer.status < 400:
-                        self._meet()
+                        self._meet(answer)
                         return answer
                     assert self._address is not None
                     error = error_from(answer, self._address.url)
                     if isinstance(error, NotHeadway) and answer.status not in PROXY_ALONE:
                         raise error
-                    self._meet()
+                    self._meet(answer)
                     if not isinstance(error, Unavailable) or (once and not error.untouched):
                         raise error
                     waiting.after(error, self.patience_s)
@@ -198,9 +199,11 @@ class ServerLink:
         self._calls += 1
         return {"X-Request-Id": f"{self._id}.{self._calls}"}
 
-    def _meet(self) -> None:
-        if not self._met and self.met is not None and self._address is not None:
-            self.met.remember(self._address.url)
+    def _meet(self, answer: Answer) -> None:
+        if not self._met and self._address is not None:
+            if self.met is not None:
+                self.met.remember(self._address.url)
+            self.on_version(self._address.url, answer.headers.get("headway-version", ""))
         self._met = True
 
     def _knows(self, url: str) -> bool:

@@ -1,4 +1,4 @@
-"""How long a server that does not answer is waited for, and which servers this home has met.
+"""How long a server that does not answer is waited for, and which servers of which versions this home has met.
 
 A server that has answered before is away for a moment: it is restarted, or another takes over. One that never has may
 be a wrong address, and whoever mistyped it wants to know soon. Imports cost time: nothing of TLS is loaded here.
@@ -47,6 +47,24 @@ def hint_for(error: BaseException, known: bool) -> str:
 def is_distrust(error: BaseException) -> bool:
     """Whether a certificate is not believed: no waiting helps."""
     return type(error).__name__ == "SSLCertVerificationError"
+
+
+def first_told(home: Home, url: str, version: str, ours: str) -> bool:
+    """Whether a server of another version is met for the first time by this one; once is enough to say so."""
+    file = home.cache / "versions-met.json"
+    try:
+        met = dict(json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError):
+        met = {}
+    if met.get(url) == [version, ours]:
+        return False
+    kept = dict([*((each, pair) for each, pair in met.items() if each != url), (url, [version, ours])][-MET_MOST:])
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(file, json.dumps(kept))
+    except OSError:
+        pass  # It is said again, then.
+    return True
 
 
 class Acquaintances:
