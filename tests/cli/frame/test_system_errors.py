@@ -79,7 +79,7 @@ def test_with_a_home_that_is_closed_every_command_ends_with_a_sentence(
     assert done.returncode == 0 or "permission denied" in said or "cannot be read" in said
 
 
-def test_only_what_the_machine_can_mend_is_told_as_its_fault() -> None:
+def test_only_what_the_machine_can_repair_is_told_as_its_fault() -> None:
     full = from_system(OSError(errno.ENOSPC, "No space left on device", "/data/x"))
     assert full is not None
     assert (full.message, full.hint[:9]) == ("/data/x: no space left on device", "make room")

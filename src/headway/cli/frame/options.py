@@ -67,7 +67,7 @@ def connect(output: Output) -> Any:
 
 
 def _say_version(client: Any, output: Output, url: str, version: str) -> None:
-    """Say once that a server is of another version, and what mends it."""
+    """Say once that a server is of another version, and what to do about it."""
     from headway import __version__
 
     if not version or version == __version__ or output.quiet or output.machine:
@@ -76,8 +76,8 @@ def _say_version(client: Any, output: Output, url: str, version: str) -> None:
 
     if first_told(client.home, url, version, __version__):
         ours = not client.resolved.settings.server_url
-        mends = "headway server restart; running jobs go on" if ours else "upgrade the older one"
-        output.say(f"headway: the server has version {version}, this command {__version__}: {mends}")
+        remedy = "headway server restart; running jobs go on" if ours else "upgrade the older one"
+        output.say(f"headway: the server has version {version}, this command {__version__}: {remedy}")
 
 
 def _say_where(client: Any, output: Output) -> None:

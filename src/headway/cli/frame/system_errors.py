@@ -7,7 +7,7 @@ import os
 
 from headway.core.errors import HeadwayError, OperatorError
 
-# What the machine or its owner can mend. Anything else is an error of ours, and told as one.
+# What the machine or its owner can repair. Anything else is an error of ours, and told as one.
 OF_THE_MACHINE = {
     errno.EACCES,
     errno.EDQUOT,
