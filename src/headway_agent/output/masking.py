@@ -19,6 +19,8 @@ DIRECTORY = "secrets"
 VALUES = "values.json"
 SHORTEST = 6  # A shorter value would cover ordinary words; the server refuses to keep one.
 COVER = b"*"
+LINE_WIDTHS = (76, 64)  # Of base64 and of openssl.
+URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class Mask:
@@ -67,8 +69,23 @@ class Mask:
 
 def _forms(value: bytes) -> list[bytes]:
     """A value as it is, line by line (a key in a file has several), and as it is often written by programs."""
-    forms = [value, base64.b64encode(value), *value.splitlines()]
+    forms = [value, *value.splitlines(), *_in_base64(value)]
     return [form for form in forms if len(form) >= SHORTEST]
+
+
+def _in_base64(value: bytes) -> list[bytes]:
+    """A value in base64: alone, in lines as tools break them, and within a longer text (`user:value`, a line's end).
+
+    Three bytes become four letters, so a text before it shifts it by none, one or two bytes: of each case, the letters
+    that nothing but the value decides.
+    """
+    whole = base64.b64encode(value)
+    forms = [whole, *(whole[at : at + width] for width in LINE_WIDTHS for at in range(0, len(whole), width))]
+    for before in range(3):
+        bits = 8 * (before + len(value))
+        letters = base64.b64encode(b"\0" * before + value)
+        forms.append(letters[-(-8 * before // 6) : bits // 6])
+    return forms + [form.translate(URL_SAFE) for form in forms]
 
 
 def keep(directory: str, values: Mapping[str, str]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +49,29 @@ def test_one_value_may_begin_with_another_and_have_lines_and_be_encoded() -> Non
     assert base64.b64encode(b"abcdefghijkl") not in mask.cover(base64.b64encode(b"abcdefghijkl"))
     assert Mask([b"short"]).cover(b"short words stay short") == b"short words stay short"
     assert not Mask()
+
+
+@pytest.mark.parametrize("value", [b"hunter", b"hunter2", b"hf_AbCdEfGh?~>>>", b"k" + bytes(range(33, 126)) * 2])
+@pytest.mark.parametrize("before", [b"", b"u:", b"me:", b"ana:", b"a longer user name:"])
+@pytest.mark.parametrize("after", [b"", b"\n", b"\r\n", b" and more"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_value_is_covered_wherever_it_stands_in_a_text_in_base64(
+    value: bytes, before: bytes, after: bytes, encode: Callable[[bytes], bytes]
+) -> None:
+    said = encode(before + value + after)
+    covered = Mask([value]).cover(said)
+    assert len(covered) == len(said)
+    plain = base64.b64decode(covered.replace(b"*", b"A"), b"-_" if encode is base64.urlsafe_b64encode else None)
+    pairs = [(value[at : at + 2], plain[len(before) + at :][:2]) for at in range(len(value) - 1)]
+    assert not [left for left, seen in pairs if left == seen]
+
+
+@pytest.mark.parametrize("width", [76, 64])
+def test_a_long_value_is_covered_in_the_lines_of_base64(width: int) -> None:
+    value = bytes(range(33, 126)) * 2
+    whole = base64.b64encode(value)
+    lines = [whole[at : at + width] for at in range(0, len(whole), width)]
+    assert set(Mask([value]).cover(b"\n".join(lines))) == set(b"*\n")
 
 
 def test_packs_and_tails_of_a_task_with_secrets_are_masked(tmp_path: Path) -> None:
