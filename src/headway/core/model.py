@@ -83,6 +83,7 @@ class Cause(StrEnum):
     TIME_LIMIT = "time_limit"
     PENDING_LIMIT = "pending_limit"
     CANCELLED = "cancelled"
+    NOT_NEEDED = "not_needed"
     BAD_SPEC = "bad_spec"
     OUTPUTS_UNKEPT = "outputs_unkept"
     REQUEUE_ASKED = "requeue_asked"

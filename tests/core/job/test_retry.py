@@ -37,6 +37,7 @@ output_limit     user      no   no
 time_limit       user      no   no
 pending_limit    user      no   no
 cancelled        user      no   no
+not_needed       user      no   no
 bad_spec         user      no   no
 outputs_unkept   user      no   no
 requeue_asked    capacity  yes  yes

@@ -8,8 +8,8 @@ import pytest
 
 from headway.core.explain import explain_state
 from headway.core.job.lifecycle import step
-from headway.core.job.signals import CancelAsked
-from headway.core.model import Job, State
+from headway.core.job.signals import CancelAsked, CanNeverRun
+from headway.core.model import Cause, Job, State
 from headway.core.scheduling.dependencies import cycle_in
 from headway.core.scheduling.scheduler import plan, view_of, why_waiting
 from headway.core.scheduling.view import View
@@ -56,6 +56,30 @@ def test_an_end_frees_its_heirs_or_ends_their_hope(when: str, end: object, goes:
     assert ready(view) == (["heir"] if goes else [])
     assert [each.job for each in plan(view, NOW).never] == ([] if goes else ["heir"])
     assert not view.unresolved()
+
+
+@pytest.mark.parametrize(
+    ("afters", "needless", "says"),
+    [
+        ([After("one", "failed")], True, "it waits for the failure of one, which succeeded"),
+        ([After("two", "ok")], False, "it waits for the success of two, which ended as failed"),
+        ([After("three", "ok")], True, "it waits for the success of three, which ended as cancelled"),
+        ([After("one", "failed"), After("two", "ok")], False, "it waits for the success of two, which ended as failed"),
+        ([After("two", "ok"), After("three", "ok")], False, "it waits for the success of two, which ended as failed"),
+    ],
+)
+def test_who_waits_in_vain_is_cancelled_where_nothing_failed_that_it_needs(
+    afters: list[After], needless: bool, says: str
+) -> None:
+    view = view_of([heir(*afters)], [a_node()])
+    for name, state in (("one", State.SUCCEEDED), ("two", State.FAILED), ("three", State.CANCELLED)):
+        view.resolve(name, state)
+    (never,) = plan(view, NOW).never
+    assert (never.needless, never.detail) == (needless, says)
+    ended = step(heir(*afters), CanNeverRun(never.detail, never.needless), NOW)
+    assert (ended.state, ended.cause) == (
+        (State.CANCELLED, Cause.NOT_NEEDED) if needless else (State.FAILED, Cause.BAD_SPEC)
+    )
 
 
 def test_a_job_that_is_not_there_will_never_end() -> None:

@@ -76,7 +76,7 @@ def carry_out(tx: Transaction, now: float, ahead_s: float = 0.0, agent_version: 
         book.view.resolve(name, _fate(tx.store, name))
     plan = scheduler.plan(book.view, now)
     for never in plan.never:
-        tx.step(book.jobs[never.job], CanNeverRun(never.detail))
+        tx.step(book.jobs[never.job], CanNeverRun(never.detail, never.needless))
     for preemption in plan.preemptions:
         job = book.jobs[preemption.job]
         tx.step(job, StopDecided(job.number, Cause.PREEMPTED, preemption.why))

@@ -120,6 +120,9 @@ TABLE: dict[Cause, CauseRow] = {
         Whose.USER, Again.NEVER, "waited longer than its limit", "raise limits.pending, or ask for less"
     ),
     Cause.CANCELLED: CauseRow(Whose.USER, Again.NEVER, "was stopped on request"),
+    Cause.NOT_NEEDED: CauseRow(
+        Whose.USER, Again.NEVER, "is not needed any more", "to run it all the same, submit it without --after"
+    ),
     Cause.BAD_SPEC: CauseRow(
         Whose.USER, Again.NEVER, "asked for something impossible", "correct the job's description"
     ),

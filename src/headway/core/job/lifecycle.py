@@ -78,6 +78,8 @@ def _retry_now(job: Job, signal: RetryAsked, now: float) -> Job:
 
 
 def _can_never_run(job: Job, signal: CanNeverRun, now: float) -> Job:
+    if signal.needless:
+        return _end(job, State.CANCELLED, Cause.NOT_NEEDED, signal.detail, now)
     return _end(job, State.FAILED, Cause.BAD_SPEC, signal.detail, now)
 
 

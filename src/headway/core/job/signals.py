@@ -171,9 +171,10 @@ class RetryAsked:
 
 @dataclass(frozen=True, slots=True)
 class CanNeverRun:
-    """No pool could ever hold it."""
+    """No pool could ever hold it, or what it waits for can never come."""
 
     detail: str
+    needless: bool = False  # Nothing went wrong: what it was to follow has ended otherwise, or was cancelled.
 
 
 @dataclass(frozen=True, slots=True)

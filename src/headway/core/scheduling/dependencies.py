@@ -26,6 +26,7 @@ class Dependencies:
     _spoilt: set[JobId] = field(default_factory=set)  # Arrays with members that ended without success.
     unresolved: set[JobId] = field(default_factory=set)
     never: dict[JobId, str] = field(default_factory=dict)  # Who waits in vain, and why.
+    needless: set[JobId] = field(default_factory=set)  # Those of them whom nothing that failed keeps from running.
 
     def opened(self, job: Job) -> None:
         """A job that has not ended appeared."""
@@ -81,6 +82,7 @@ class Dependencies:
                     del self._heirs[name]
                     self.unresolved.discard(name)
         self.never.pop(job, None)
+        self.needless.discard(job)
 
     def resolve(self, name: JobId, state: State | None) -> list[JobId]:
         """Say how a job or array ended that was over before it was seen here; None: there is none of that name.
@@ -107,9 +109,19 @@ class Dependencies:
                 if not waits:
                     woken.append(heir)
             else:
-                self.never[heir] = _in_vain(after, state)
+                self._in_vain(heir, after, state)
         self.unresolved.discard(name)
         return woken
+
+    def _in_vain(self, heir: JobId, after: After, state: State | None) -> None:
+        """Who waits in vain for several is told of the first; and a failure among them outweighs all others."""
+        if is_needless(after, state):
+            if heir not in self.never:
+                self.never[heir] = in_vain(after, state)
+                self.needless.add(heir)
+        elif heir not in self.never or heir in self.needless:
+            self.never[heir] = in_vain(after, state)
+            self.needless.discard(heir)
 
     def _cycle(self, job: JobId) -> tuple[JobId, ...]:
         reach: dict[JobId, Sequence[JobId]] = {}
@@ -132,7 +144,14 @@ def judge(after: After, state: State | None) -> str:
     return MET if after.when == "any" or (after.when == "ok") == good else NEVER
 
 
-def _in_vain(after: After, state: State | None) -> str:
+def is_needless(after: After, state: State | None) -> bool:
+    """Whether one who waits for this in vain has nothing to do, rather than nothing to stand on."""
+    if state is State.SUCCEEDED:
+        return after.when == "failed"
+    return state is State.CANCELLED
+
+
+def in_vain(after: After, state: State | None) -> str:
     if state is None:
         return f"it waits for {after.job}, and there is no such job"
     wanted = "success" if after.when == "ok" else "failure"

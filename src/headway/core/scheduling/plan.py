@@ -44,6 +44,7 @@ class Never:
 
     job: JobId
     detail: str
+    needless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,10 @@ class Plan:
 def plan(view: View, now: float, placements_most: int = 1000) -> Plan:
     """Say which waiting jobs can be placed where, now. The caller saves it; the view itself stays as it was."""
     view.wake(now)
-    never = tuple(Never(job, detail) for job, detail in sorted(view.dependencies.never.items()) if job in view.blocked)
+    waits = view.dependencies
+    never = tuple(
+        Never(job, detail, job in waits.needless) for job, detail in sorted(waits.never.items()) if job in view.blocked
+    )
     if not view.lanes:
         return Plan((), (), never)
     trial = Trial(view, now, placements_most)
