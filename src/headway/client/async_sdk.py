@@ -149,14 +149,25 @@ class AsyncClient:
         await self.call(lambda it: it.pin(ref, step, pinned))
 
     async def fork(
-        self, ref: str, step: int | None = None, params: Mapping[str, Any] | None = None, key: str | None = None
+        self,
+        ref: str,
+        step: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        changes: Mapping[str, Any] | None = None,
     ) -> AsyncJobHandle:
         """Submit a new job that begins from a checkpoint of another (the newest, without a step)."""
-        return await self._handle(lambda it: it.fork(ref, step, params, key))
+        return await self._handle(lambda it: it.fork(ref, step, params, key, changes))
 
-    async def rerun(self, ref: str, key: str | None = None) -> AsyncJobHandle:
-        """Submit the same job anew: the same code, packages, inputs, parameters and seed."""
-        return await self._handle(lambda it: it.rerun(ref, key))
+    async def rerun(
+        self,
+        ref: str,
+        key: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        changes: Mapping[str, Any] | None = None,
+    ) -> AsyncJobHandle:
+        """Submit the same job anew: the same code, packages, inputs, parameters and seed, but for changes."""
+        return await self._handle(lambda it: it.rerun(ref, key, params, changes))
 
     async def diff(self, one: str, other: str) -> dict[str, Any]:
         """What differs between two jobs: code, packages, parameters, results."""
@@ -293,13 +304,15 @@ class AsyncJobHandle(SeenJob):
         """The checkpoints that are kept of it, the newest first."""
         return await self.client.checkpoints(self.id)
 
-    async def fork(self, step: int | None = None, **params: Any) -> AsyncJobHandle:
-        """A new job that begins from a checkpoint of this one, with other parameters."""
-        return await self.client.fork(self.id, step, params)
+    async def fork(
+        self, step: int | None = None, changes: Mapping[str, Any] | None = None, **params: Any
+    ) -> AsyncJobHandle:
+        """A new job that begins from a checkpoint of this one, with other parameters, and with changes."""
+        return await self.client.fork(self.id, step, params, changes=changes)
 
-    async def rerun(self) -> AsyncJobHandle:
-        """The same job anew: the same code, packages, inputs, parameters and seed."""
-        return await self.client.rerun(self.id)
+    async def rerun(self, changes: Mapping[str, Any] | None = None, **params: Any) -> AsyncJobHandle:
+        """The same job anew: the same code, packages, inputs, parameters and seed, but for what is said here."""
+        return await self.client.rerun(self.id, params=params, changes=changes)
 
     async def artifacts(self) -> list[dict[str, Any]]:
         """The files that are kept of it, with attempt, path, size and hash."""

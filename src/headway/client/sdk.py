@@ -217,17 +217,47 @@ class Client:
         self._json("POST", f"/jobs/{_word(ref)}/checkpoints/{int(step)}/pin", {"pinned": pinned})
 
     def fork(
-        self, ref: str, step: int | None = None, params: Mapping[str, Any] | None = None, key: str | None = None
+        self,
+        ref: str,
+        step: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        changes: Mapping[str, Any] | None = None,
     ) -> JobHandle:
-        """Submit a new job that begins from a checkpoint of another (the newest, without a step)."""
-        self._check_workdir(ref)
-        asked = {"step": step, "set": dict(params or {}), "key": key or new_key()}
-        return JobHandle(self, self._json("POST", f"/jobs/{_word(ref)}/fork", asked)["job"])
+        """Submit a new job that begins from a checkpoint of another (the newest, without a step).
 
-    def rerun(self, ref: str, key: str | None = None) -> JobHandle:
-        """Submit the same job anew: the same code, packages, inputs, parameters and seed."""
-        self._check_workdir(ref)
-        return JobHandle(self, self._json("POST", f"/jobs/{_word(ref)}/rerun", {"key": key or new_key()})["job"])
+        `params` are other values of its parameters, `changes` other words of its description: see `rerun`.
+        """
+        return self._again(ref, "fork", params, changes, key, step=step)
+
+    def rerun(
+        self,
+        ref: str,
+        key: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        changes: Mapping[str, Any] | None = None,
+    ) -> JobHandle:
+        """Submit the same job anew: the same code, packages, inputs, parameters and seed, but for changes.
+
+        `changes` are other words of its description, such as `{"resources": {"gpus": 2}}`; None takes one away.
+        """
+        return self._again(ref, "rerun", params, changes, key)
+
+    def _again(
+        self,
+        ref: str,
+        how: str,
+        params: Mapping[str, Any] | None,
+        changes: Mapping[str, Any] | None,
+        key: str | None,
+        **more: Any,
+    ) -> JobHandle:
+        if "workdir" not in (changes or {}):
+            self._check_workdir(ref)
+        asked: dict[str, Any] = {**more, "key": key or new_key()}
+        asked |= {"set": dict(params)} if params else {}
+        asked |= {"changes": dict(changes)} if changes else {}
+        return JobHandle(self, self._json("POST", f"/jobs/{_word(ref)}/{how}", asked)["job"])
 
     def _check_workdir(self, ref: str) -> None:
         """Refuse to do a job again whose directory is gone. With a shared server it need not be on this machine."""
@@ -434,13 +464,13 @@ class JobHandle(SeenJob):
         """The checkpoints that are kept of it, the newest first."""
         return self.client.checkpoints(self.id)
 
-    def fork(self, step: int | None = None, **params: Any) -> JobHandle:
-        """A new job that begins from a checkpoint of this one, with other parameters."""
-        return self.client.fork(self.id, step, params)
+    def fork(self, step: int | None = None, changes: Mapping[str, Any] | None = None, **params: Any) -> JobHandle:
+        """A new job that begins from a checkpoint of this one, with other parameters, and with changes."""
+        return self.client.fork(self.id, step, params, changes=changes)
 
-    def rerun(self) -> JobHandle:
-        """The same job anew: the same code, packages, inputs, parameters and seed."""
-        return self.client.rerun(self.id)
+    def rerun(self, changes: Mapping[str, Any] | None = None, **params: Any) -> JobHandle:
+        """The same job anew: the same code, packages, inputs, parameters and seed, but for what is said here."""
+        return self.client.rerun(self.id, params=params, changes=changes)
 
     def artifacts(self) -> list[dict[str, Any]]:
         """The files that are kept of it, with attempt, path, size and hash."""

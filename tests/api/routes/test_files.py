@@ -120,12 +120,42 @@ def test_a_fork_begins_from_a_checkpoint_of_another_job_with_other_parameters(se
     ({"step": -1}, 422, "step: -1"),
     ({"set": {"lr": [1]}}, 422, "set.lr: expected a text, a number"),
     ({"sett": {}}, 422, 'did you mean "set"?'),
+    ({"set": [1]}, 422, "set: expected names and values"),
+    ({"set": {"lrr": 1}}, 422, 'the job has no parameter "lrr" did you mean "lr"?'),
+    ({"set": {"depth": 1}}, 422, "it has lr; --set params.depth=VALUE adds one"),
+    ({"changes": {"retires": 1}}, 422, 'did you mean "retries"?'),
+    ({"changes": {"resources": {"gpus": -1}}}, 422, "resources.gpus: -1 is outside"),
+    ({"changes": {"array": 3}}, 422, "array: a job that is done again is one job"),
+    ({"changes": {"queue": "nowhere"}}, 422, "nowhere"),
 ])  # fmt: skip
 def test_a_fork_that_cannot_be_is_refused(server: Serving, body: dict[str, Any], status: int, words: str) -> None:
-    job = server.submit()
+    job = server.submit(command=["train", "--lr", "1"])
     answer = server.ask("POST", f"/api/v1/jobs/{job}/fork", body)
     assert answer.status == status
-    assert words in answer.json["detail"] + answer.json["hint"]
+    assert words in f"{answer.json['detail']} {answer.json['hint']}"
+
+
+def test_a_rerun_differs_in_what_is_changed_and_in_nothing_else(server: Serving) -> None:
+    job = server.submit(
+        command=["train", "--lr=1", "--batch-size", "8"], params={"lr": 1}, env={"A": "1", "B": "2"}, retries=1,
+        retry={"platform_max": 3}, max_duration="1h", tags={"t": "1"},
+    )  # fmt: skip
+    changes = {"env": {"A": None, "C": "3"}, "retries": 4, "max_duration": None, "name": "other", "tags": {"u": "2"}}
+    body = {"set": {"lr": 2, "batch_size": 16}, "changes": changes, "key": "k"}
+    made = [server.ok("POST", f"/jobs/{job}/rerun", body)["job"]["id"] for _ in range(2)]
+    assert made[0] == made[1]
+    refused = server.ask("POST", f"/api/v1/jobs/{job}/rerun", {**body, "changes": {}})
+    assert refused.status == 409
+    old, new = (server.ok("GET", f"/jobs/{each}") for each in (job, made[0]))
+    assert (new["name"], new["seed"]) == ("other", old["seed"])
+    spec = new["spec"]
+    assert (spec["env"], spec["tags"]) == ({"B": "2", "C": "3"}, {"t": "1", "u": "2"})
+    assert (spec["retries"], spec["retry"]["max"], spec["retry"]["platform_max"]) == (4, 4, 3)
+    assert (spec["max_duration"], spec["params"]) == (None, {"lr": 2, "batch_size": 16})
+    again = {"name", "env", "tags", "retries", "retry", "max_duration", "params", "seed"}
+    assert {key for key in old["spec"] | spec if old["spec"].get(key) != spec.get(key)} == again
+    claim = server.start(f"{made[0]}/1/0")
+    assert claim["argv"] == ["train", "--lr=2", "--batch-size", "16"]
 
 
 def test_retrying_an_ended_job_goes_on_from_its_newest_checkpoint(server: Serving) -> None:

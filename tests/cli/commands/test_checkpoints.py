@@ -80,12 +80,45 @@ def test_a_checkpoint_is_pinned_and_unpinned(job: str, fake: FakeServer, headway
 def test_fork_reads_the_step_and_the_parameters(
     job: str, fake: FakeServer, headway: Callable, which: str, step: int | None
 ) -> None:
-    said = headway("fork", which, "--set", "lr=3e-5", "--set", "name=a b", "--set", "amp=true", "-d", "-q")
+    said = headway("fork", which, "--param", "lr=3e-5", "--param", "name=a b", "--param", "amp=true", "-d", "-q")
     assert (said.code, said.out) == (0, "j1\n")
     sent = fake.bodies[-1]
     assert sent.pop("key")
     assert sent == {"step": step, "set": {"lr": 3e-5, "name": "a b", "amp": True}}
     assert headway("fork", "j1@x", "-d").code == 2
+
+
+def test_rerun_and_fork_say_what_is_different(job: str, fake: FakeServer, headway: Callable, place: Path) -> None:
+    fake.jobs["j1"]["spec"]["outputs"] = ["output"]
+    words = ["--gpus", "2", "--name", "n", "--env", "A=1", "--param", "lr=1", "--set", "retry.max=3"]
+    words += ["--set", "max_duration=", "--outputs", "more", "--workdir", "."]
+    for command in ("rerun", "fork"):
+        assert headway(command, job, *words, "-d", "-q").code == 0
+        assert fake.bodies[-1]["set"] == {"lr": 1}
+        assert fake.bodies[-1]["changes"] == {
+            "resources": {"gpus": 2}, "name": "n", "env": {"A": "1"}, "retry": {"max": 3}, "max_duration": None,
+            "outputs": ["output", "more"], "workdir": str(place),
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["--set", "lr=1"], '--set: "lr" is not a key of a job', "--param lr=1 sets a parameter"),
+        (["--set", "retires=1"], "is not a key of a job", 'did you mean "retries"?'),
+        (["--set", "retries"], "not of the form KEY=VALUE", ""),
+        (["--array", "3"], 'unknown flag "--array"', ""),
+        (["--workdir", "nowhere"], '"nowhere" does not exist', ""),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_before_anything_is_sent(
+    job: str, fake: FakeServer, headway: Callable, place: Path, words: list[str], message: str, hint: str
+) -> None:
+    said = headway("rerun", job, *words)
+    assert said.code == 2
+    assert message in said.err
+    assert hint in said.err
+    assert not any(asked.startswith("POST") for asked in fake.asked)
 
 
 def test_rerun_says_what_it_cannot_repeat(job: str, fake: FakeServer, headway: Callable) -> None:

@@ -146,8 +146,14 @@ ARTIFACTS = answers(200, obj(artifacts=array(_ARTIFACT)), "the files")
 DIFFERENCE = answers(200, obj((), **dict.fromkeys(_GROUPS, ANYTHING)), "what differs, by group")
 MISSING = answers(200, obj(missing=array(TEXT)), "the contents that are not here")
 PIN = body(obj(pinned={"type": "boolean"}))
-FORK = body(obj(step={"type": ["integer", "null"]}, set={"type": "object"}, key=TEXT))
-RERUN = body(obj(key=TEXT))
+_VALUES: Schema = {"type": "object", "description": "other values of its parameters, by name"}
+_CHANGES: Schema = {
+    "type": "object",
+    "description": "other words of its description: groups are changed key by key, null takes away",
+}
+FORK = body(obj(step={"type": ["integer", "null"]}, set=_VALUES, changes=_CHANGES, key=TEXT))
+RERUN = body(obj(set=_VALUES, changes=_CHANGES, key=TEXT))
+RETRY = body(obj(key=TEXT))
 WANTED = body(obj(("files",), files=array(TEXT)))
 BUNDLE = body(obj(("files",), files=array({"type": "object"}), git={"type": ["object", "null"]}))
 

@@ -25,7 +25,7 @@ from headway.api.content.schemas import (
 from headway.api.content.transfers import ranged
 from headway.api.web.gate import actor_of, find_job
 from headway.api.web.services import Services
-from headway.api.web.submit_rights import own_key
+from headway.api.web.submit_rights import Admission, own_key
 from headway.control.jobs.commands import Submit, digest_of
 from headway.control.jobs.derive import Pin, Preempt, forked, repeated
 from headway.control.views import files as shown
@@ -120,6 +120,8 @@ def _artifacts(router: APIRouter, services: Services) -> None:
 
 
 def _repeats(router: APIRouter, services: Services) -> None:
+    desk = Admission(services)
+
     async def submit(request: Request, spec: JobSpec, of: Job, key: object, about: object) -> Response:
         if not isinstance(key, str) or len(key) > 200:
             raise BadInput("key: expected a text of at most 200 characters")
@@ -129,21 +131,31 @@ def _repeats(router: APIRouter, services: Services) -> None:
         job = services.control.snapshot.jobs.get(ids[0]) or await find_job(services, request, ids[0])
         return JSONResponse({"job": job_views.summary(job, now=services.now())}, 201)
 
+    async def asked(ref: str, request: Request, *more: str) -> tuple[Job, dict[str, Any], dict[str, Any]]:
+        body = await _body(services, request, "set", "changes", "key", *more)
+        of = await find_job(services, request, ref)
+        for word in ("set", "changes"):
+            if body.get(word) is not None and not isinstance(body[word], dict):
+                raise BadInput(f"{word}: expected names and values")
+        return of, body, await desk.change(request, body.get("changes") or {})
+
     @router.post("/jobs/{ref}/fork", status_code=201, openapi_extra=FORK, responses=MADE)
     async def fork(ref: str, request: Request) -> Response:
-        """A new job that begins from a checkpoint of this one, with other parameters."""
-        body = await _body(services, request, "step", "set", "key")
-        step = body.get("step")
-        of = await find_job(services, request, ref)
-        spec = forked(of, None if step is None else whole(step, "step", 0, STEP_MAX), body.get("set") or {})
-        return await submit(request, spec, of, body.get("key") or "", ["fork", of.id, step, body.get("set")])
+        """A new job that begins from a checkpoint of this one, with other parameters, and with changes."""
+        of, body, changes = await asked(ref, request, "step")
+        step = None if body.get("step") is None else whole(body["step"], "step", 0, STEP_MAX)
+        spec = await desk.again(request, forked(of, step, body.get("set") or {}, changes), changes)
+        about = ["fork", of.id, body.get("step"), body.get("set"), *([changes] if changes else [])]
+        return await submit(request, spec, of, body.get("key") or "", about)
 
     @router.post("/jobs/{ref}/rerun", status_code=201, openapi_extra=RERUN, responses=MADE)
     async def rerun(ref: str, request: Request) -> Response:
-        """The same job anew: the same bundle, environment, inputs, parameters and seed."""
-        body = await _body(services, request, "key")
-        of = await find_job(services, request, ref)
-        return await submit(request, repeated(of), of, body.get("key") or "", ["rerun", of.id])
+        """The same job anew: the same bundle, environment, inputs, parameters and seed, but for changes."""
+        of, body, changes = await asked(ref, request)
+        values = body.get("set") or {}
+        spec = await desk.again(request, repeated(of, values, changes), changes)
+        about = ["rerun", of.id, *([values, changes] if values or changes else [])]
+        return await submit(request, spec, of, body.get("key") or "", about)
 
     @router.get("/jobs/{one}/diff/{other}", responses=DIFFERENCE)
     async def diff(one: str, other: str, request: Request) -> Response:

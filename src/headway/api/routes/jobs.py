@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from headway.api.content.bodies import number, read_object, truth
-from headway.api.content.schemas import BATCH, BATCH_MADE, DETAIL, JOB, JOBS, MADE, RERUN, STOP, WAITED, WHY
+from headway.api.content.schemas import BATCH, BATCH_MADE, DETAIL, JOB, JOBS, MADE, RETRY, STOP, WAITED, WHY
 from headway.api.web.gate import actor_of
 from headway.api.web.job_lookup import Look
 from headway.api.web.services import Services
@@ -133,7 +133,7 @@ def _changing(router: APIRouter, services: Services, look: Look) -> None:
         job = await services.do(Stop(found.id, actor_of(request).name, grace_s, drop_files))
         return JSONResponse({"job": await look.shown(job)})
 
-    @router.post("/jobs/{ref}/retry", openapi_extra=RERUN, responses=MADE)
+    @router.post("/jobs/{ref}/retry", openapi_extra=RETRY, responses=MADE)
     async def retry(ref: str, request: Request) -> Response:
         """Let a backing-off job go now; for an ended one, submit a new job. One key, one job."""
         body = await read_object(request, services.settings.request_bytes_max)

@@ -87,9 +87,7 @@ class Admission:
             found = self.services.store.jobs([resume.job])
             if not found or not actor.sees(found[0].spec.project):
                 raise NotFound(f'resume_from: no job "{resume.job[:80]}"', "headway ps")
-        for web in self.services.webs.values():
-            if web.admit is not None:
-                web.admit(self.services, actor, spec)
+        self._features(actor, spec)
         return spec
 
     def _visible(self, actor: Actor, after: After, within: frozenset[str]) -> After:
@@ -125,6 +123,18 @@ class Admission:
         if isinstance(raw, Mapping) and isinstance(raw.get("job"), str):
             return {**raw, "job": self.visible_id(actor, raw["job"])}
         return raw  # Not a reference; reading it will say so.
+
+    async def again(self, request: Request, spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
+        """A job that is done again: what changes say of it must be the caller's to ask for, as in a new one."""
+        actor = actor_of(request)
+        if changes and not actor.admin:
+            await run_in_threadpool(self._features, actor, spec)
+        return spec
+
+    def _features(self, actor: Actor, spec: JobSpec) -> None:
+        for web in self.services.webs.values():
+            if web.admit is not None:
+                web.admit(self.services, actor, spec)
 
     async def schedule(self, request: Request, words: Mapping[str, Any]) -> dict[str, Any]:
         """A schedule whose job is the caller's to submit."""

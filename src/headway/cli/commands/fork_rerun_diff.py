@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,48 +10,65 @@ import click
 
 from headway.cli.commands.run import followed, show_submitted
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
 from headway.cli.frame.options import connect, job_argument, output_options, step_of
 from headway.cli.frame.output import Output
-from headway.cli.job_flags.flags import values
+from headway.cli.job_flags.flags import again_given, again_options
 from headway.cli.screen import jobs as job_pages
 
 detach_option = click.option("-d", "--detach", is_flag=True, help="Submit and return at once.")
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "headway fork mnist@1200 --param lr=3e-5  # from the checkpoint at step 1200",
+        "headway fork mnist --gpus 2 --set checkpoint.keep_last=5  # from the newest",
+    )
+)
 @click.argument("which", metavar="JOB[@STEP]")
-@click.option("--set", "sets", metavar="PARAM=VALUE", multiple=True, help="Another value for a parameter.")
+@again_options
 @detach_option
 @output_options
-def fork(which: str, sets: Sequence[str], detach: bool, output: Output) -> int:
+def fork(which: str, sets: Sequence[str], detach: bool, output: Output, **given: Any) -> int:
     """Submit a new job that begins from a checkpoint of another, and follow it.
 
-    \b
-    headway fork mnist@1200 --set lr=3e-5     from the checkpoint at step 1200
-    headway fork mnist --set lr=3e-5          from the newest
+    Flags say what is different: the rest is as it was.
     """
     ref, at, step = which.rpartition("@")
     if not at or (not step.isdecimal() and step != "last"):
         ref, step = (ref, step) if at else (which, "last")
     number = None if step == "last" else step_of(step, "fork")
     client = connect(output)
-    return _submitted(client, client.fork(ref, number, values(tuple(sets), "--set")).seen, detach, output)
+    of = client.detail(ref)
+    params, changes = again_given(given, sets, of.get("spec") or {}, os.getcwd())
+    return _submitted(client, client.fork(of["id"], number, params, changes=changes).seen, detach, output)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "headway rerun train  # the same once more",
+        "headway rerun train --gpus 2 --param lr=3e-5 --name train-2",
+        "headway rerun train --set max_duration=12h --env WANDB_MODE=offline",
+    )
+)
 @job_argument
+@again_options
 @detach_option
 @output_options
-def rerun(job: str, detach: bool, output: Output) -> int:
-    """Submit the same job anew, and follow it: the same code, packages, inputs, parameters and seed."""
+def rerun(job: str, sets: Sequence[str], detach: bool, output: Output, **given: Any) -> int:
+    """Submit the same job anew, and follow it: the same code, packages, inputs, parameters and seed.
+
+    Flags say what is different: the rest is as it was.
+    """
     client = connect(output)
     of = client.detail(job)
+    params, changes = again_given(given, sets, of.get("spec") or {}, os.getcwd())
     if not (of.get("spec") or {}).get("bundle"):
         output.say(f"headway: {of['id']} ran in place: the code is whatever lies there now; --bundle keeps it")
-    return _submitted(client, client.rerun(of["id"]).seen, detach, output)
+    return _submitted(client, client.rerun(of["id"], params=params, changes=changes).seen, detach, output)
 
 
-@click.command()
+@click.command(epilog=examples("headway diff train train-2", "headway diff k7m2xq4w p3n8wz1d -o json"))
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
 @output_options

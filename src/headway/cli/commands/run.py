@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
 from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output, as_yaml
 from headway.cli.job_flags.bundle_upload import PACKING, send
-from headway.cli.job_flags.flags import spec_options
+from headway.cli.job_flags.flags import set_option, spec_options
 from headway.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The flags that describe a job."""
     flags = [
         click.option("-f", "--file", metavar="FILE", help="Read the job from a YAML file (- is stdin); flags win."),
-        click.option(
-            "--set", "sets", metavar="KEY=VALUE", multiple=True, help="Set one key, such as resources.gpus=2."
-        ),
+        set_option,
     ]
     command = spec_options(command, OTHERS)
     for flag in reversed(flags):
@@ -62,7 +61,15 @@ def words_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument(WORDS, metavar="SCRIPT [ARGS]... | -- COMMAND...", nargs=-1, type=click.UNPROCESSED)(command)
 
 
-@click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=JobCommand,
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples(
+        "headway run train.py --lr 0.1  # what follows the script is the script's",
+        "headway run --gpus 2 -- torchrun x.py  # any command, as it stands",
+        "headway run -f job.yaml --set retries=3  # several documents are a pipeline",
+    ),
+)
 @job_options
 @click.option("-d", "--detach", is_flag=True, help="Submit and return at once.")
 @click.option("--exit-code-from-job", is_flag=True, help="Exit with the job's exit code.")
@@ -71,13 +78,7 @@ def words_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 def run(
     output: Output, detach: bool, exit_code_from_job: bool, rehearse: bool, dry_run: bool, force: bool, **given: Any
 ) -> int:
-    """Submit a job and follow it until it ends. Ctrl-C detaches; the job keeps running.
-
-    \b
-    headway run train.py --lr 0.1           what follows the script is the script's
-    headway run --gpus 2 -- torchrun x.py   any command, as it stands
-    headway run -f job.yaml --set retries=3
-    """
+    """Submit a job and follow it until it ends. Ctrl-C detaches; the job keeps running."""
     client = connect(output)
     if rehearse:
         from headway.cli.commands import rehearsal
@@ -101,7 +102,11 @@ def run(
     return followed(client, job, output, exit_code_from_job=exit_code_from_job)
 
 
-@click.command(cls=JobCommand, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=JobCommand,
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples("headway submit --gpus 1 train.py --lr 0.1", "headway submit -f pipeline.yaml"),
+)
 @job_options
 @output_options
 def submit(output: Output, dry_run: bool, force: bool, **given: Any) -> int:

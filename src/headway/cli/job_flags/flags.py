@@ -34,6 +34,8 @@ FIRST_TO_CHANGE = (
     "--start-at", "--deadline", "--estimate", "--zone", "--gpu-type", "--tag",
 )  # fmt: skip
 
+OF_A_NEW_JOB = ("--array", "--at-once", "--after-each")
+
 Said = tuple[Word, Flag]
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
@@ -81,13 +83,54 @@ def set_options(command: Command, words: Words[JobSpec] = WORDS) -> Command:
     return with_options(command, found, FIRST_TO_CHANGE)
 
 
+def again_options(command: Command, words: Words[JobSpec] = WORDS) -> Command:
+    """The command with the flags by which a job that is done again differs."""
+    found = {flag.name: option(flag) for _, flag in flags_of(words) if flag.name not in OF_A_NEW_JOB}
+    found["--set"] = set_option
+    return with_options(command, found, ("--name", "--param", "--set", *FIRST))
+
+
+set_option = click.option(
+    "--set", "sets", metavar="KEY=VALUE", multiple=True, help="Set one key, such as resources.gpus=2."
+)
+
+
+def again_given(
+    given: dict[str, Any], sets: Sequence[str], of: Mapping[str, Any], cwd: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Other values of parameters, and other words, that flags say of a job which is done again. `of`: as it was."""
+    changes: dict[str, Any] = {}
+    for word in sets:
+        key, value = pair(word, "--set")
+        if key.partition(".")[0] not in WORDS.all:
+            raise BadInput(f'--set: "{key[:80]}" is not a key of a job', _hint_for_set(key, value))
+        from headway.cli.frame.yaml import set_value
+
+        set_value(changes, key, value)
+    lists = {key: value for key, value in of.items() if isinstance(value, list)}
+    said = spec_given(given, {**lists, **changes}, cwd)
+    params = said.pop("params", {}) if "params" not in changes else {}
+    if said.get("workdir"):
+        from headway.client.code.script import workdir
+
+        said["workdir"] = workdir(said["workdir"], cwd)
+    return params, {**changes, **said}
+
+
+def _hint_for_set(key: str, value: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(key, list(WORDS.all), n=1, cutoff=0.7)
+    return f'did you mean "{near[0]}"?' if near else f"--param {key[:80]}={value[:80]} sets a parameter"
+
+
 def spec_given(
     given: dict[str, Any], base: Mapping[str, Any], cwd: str, words: Words[JobSpec] = WORDS
 ) -> dict[str, Any]:
     """The words of a job that its flags say; what they say of a part of a word is put beside the file's."""
     found: dict[str, Any] = {}
     for entry, flag in flags_of(words):
-        value = given.pop(parameter(flag))
+        value = given.pop(parameter(flag), None)
         if value is None or value == () or value is False:
             continue
         value = flag.value if flag.value is not None else _read(flag, value, cwd)

@@ -12,6 +12,7 @@ from headway.core.errors import Conflict
 from headway.core.fields import check_keys
 from headway.core.job.signals import SpecChanged
 from headway.core.model import Job, JobId, State
+from headway.core.spec.changes import one_of_twins
 from headway.core.spec.job import WORDS, JobSpec, read_spec, show_spec
 
 
@@ -41,7 +42,8 @@ def changed_spec(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
     words = {**known, **changes}
     if isinstance(changes.get("resources"), Mapping):
         words["resources"] = {**known["resources"], **changes["resources"]}
-    return read_spec({key: value for key, value in words.items() if value is not None})
+    words = one_of_twins({key: value for key, value in words.items() if value is not None}, changes)
+    return read_spec(words)
 
 
 def _refuse_circle(tx: Transaction, job: Job, spec: JobSpec) -> None:

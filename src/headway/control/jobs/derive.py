@@ -15,8 +15,9 @@ from headway.core.files import checkpoints
 from headway.core.files.checkpoints import COMMITTED, Gang, Whole
 from headway.core.job.signals import StopDecided
 from headway.core.model import Cause, Job, JobId, State
+from headway.core.spec.changes import changed
 from headway.core.spec.job import JobSpec
-from headway.core.spec.params import seed_of
+from headway.core.spec.params import refuse_unknown, seed_of, with_values
 from headway.core.spec.program import PLAIN
 from headway.core.spec.program_words import ResumeFrom, read_params
 from headway.store.protocol import SharesUsed
@@ -81,18 +82,33 @@ def _for_nodes(whole: Whole, nodes: int) -> Whole:
     return replace(whole, parts=(replace(shares[0], task=0, savers=(0,), covers=()),), gang=Gang(nodes))
 
 
-def forked(job: Job, step: int | None, values: Mapping[str, Any]) -> JobSpec:
-    """The spec of a job that goes on from a checkpoint of this one, with other parameters."""
-    params = dict(job.spec.progress.params) | dict(read_params(values, "set"))
-    progress = replace(
-        job.spec.progress, params=tuple(params.items()), seed=seed_of(job), resume_from=ResumeFrom(job.id, step)
-    )
-    return replace(job.spec, progress=progress)
+NOT_AGAIN = {
+    "array": "a job that is done again is one job",
+    "at_once": "a job that is done again is one job",
+    "resume_from": "where it begins is said by the checkpoint that is named",
+}
 
 
-def repeated(job: Job) -> JobSpec:
-    """The spec of a job that does exactly what this one did: the same seed, and the same beginning."""
-    return replace(job.spec, progress=replace(job.spec.progress, seed=seed_of(job)))
+def forked(job: Job, step: int | None, values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> JobSpec:
+    """The spec of a job that goes on from a checkpoint of this one, with other parameters, and with changes."""
+    spec = _again(job, values, changes or {})
+    return replace(spec, progress=replace(spec.progress, resume_from=ResumeFrom(job.id, step)))
+
+
+def repeated(job: Job, values: Mapping[str, Any] | None = None, changes: Mapping[str, Any] | None = None) -> JobSpec:
+    """The spec of a job that does what this one did, but for changes: the same seed, and the same beginning."""
+    return _again(job, values or {}, changes or {})
+
+
+def _again(job: Job, values: Mapping[str, Any], changes: Mapping[str, Any]) -> JobSpec:
+    for word, why in NOT_AGAIN.items():
+        if word in changes:
+            raise BadInput(f"{word}: {why}", f"leave {word} out")
+    refuse_unknown(job.spec, values)
+    spec = changed(job.spec, changes)
+    params = with_values(dict(spec.progress.params), dict(read_params(values, "set")))
+    seed = seed_of(job) if "seed" not in changes else spec.progress.seed
+    return replace(spec, progress=replace(spec.progress, params=tuple(params.items()), seed=seed))
 
 
 def continued(tx: Transaction, job: Job) -> JobSpec:

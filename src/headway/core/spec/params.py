@@ -5,10 +5,14 @@ One rule for submit, fork and sweeps; what the ranks see in their environment is
 
 from __future__ import annotations
 
+import difflib
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from headway.core.errors import BadInput
 from headway.core.model import Job
+from headway.core.spec.command import script_in
+from headway.core.spec.job import JobSpec
 from headway.core.spec.program_words import SEED_MAX, Value
 
 
@@ -39,6 +43,32 @@ def _with(words: list[str], name: str, value: Value) -> list[str]:
         else:
             replaced += [option, show_value(value)]
     return replaced
+
+
+def with_values(params: dict[str, Value], values: Mapping[str, Value]) -> dict[str, Value]:
+    """Parameters with other values, each under the name that it has: `batch-size` is `batch_size`."""
+    named = {_plain(name): name for name in params}
+    return params | {named.get(_plain(name), name): value for name, value in values.items()}
+
+
+def refuse_unknown(spec: JobSpec, values: Iterable[str]) -> None:
+    """Refuse another value for a parameter that a job does not have: nothing would read it."""
+    known = {name for name, _ in spec.progress.params}
+    known |= {word.partition("=")[0][2:] for word in spec.command if word.startswith("--") and word != "--"}
+    script = script_in(spec.command)
+    for name in values:
+        if _plain(name) in map(_plain, known) or variable(name) in script:
+            continue
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"--set params.{name}=VALUE adds one"
+        if not near and known:
+            hint = f"it has {', '.join(sorted(known)[:10])}; {hint}"
+        raise BadInput(f'the job has no parameter "{name[:80]}"', hint)
+
+
+def variable(name: str) -> str:
+    """The variable in which a rank, or a script, finds a parameter."""
+    return "HEADWAY_PARAM_" + "".join(letter if letter.isalnum() else "_" for letter in name).upper()
 
 
 def _plain(name: str) -> str:
