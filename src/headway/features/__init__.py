@@ -12,4 +12,5 @@ NAMES = (
     "schedules",
     "visits",
     "secrets",
+    "prometheus",
 )

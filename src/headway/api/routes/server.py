@@ -41,7 +41,7 @@ def routes(services: Services) -> APIRouter:
     @router.get("/api/v1/server", responses=ANY)
     async def about(request: Request) -> Response:
         """What the server is and holds, and what troubles it."""
-        actor, found = actor_of(request), await run_in_threadpool(_about, services, actor_of(request).projects)
+        actor, found = actor_of(request), await run_in_threadpool(about_server, services, actor_of(request).projects)
         return JSONResponse(found if actor.belongs else NOTHING | {key: found[key] for key in FOR_ANYBODY})
 
     @router.get("/api/v1/nodes", responses=ANY)
@@ -57,7 +57,7 @@ def routes(services: Services) -> APIRouter:
     return router
 
 
-def _about(services: Services, projects: frozenset[str] | None) -> dict[str, Any]:
+def about_server(services: Services, projects: frozenset[str] | None) -> dict[str, Any]:
     store, troubles, epoch = services.store, [], None
     glance = store.glance()
     servers = [cluster_views.show_server(each, glance) for each in listed(store.servers(), glance.now)]

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 import structlog
 
 from headway.control.leader.clock import boottime_s
+from headway.control.views.measures import Measures
 from headway.control.views.servers import is_there, listed
 from headway.control.views.snapshot import Snapshot
 from headway.core.errors import HeadwayError, NotLeader, Unavailable, for_log
@@ -54,6 +55,7 @@ class Away:
 
     def __init__(self, leader: Callable[[], str]) -> None:
         self._leader = leader
+        self.measures = Measures()
 
     @property
     def snapshot(self) -> Snapshot:

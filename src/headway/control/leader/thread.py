@@ -22,6 +22,7 @@ from headway.control.nodes.sync import Sync
 from headway.control.state import requests
 from headway.control.state.transaction import Command
 from headway.control.views.leader_port import Found, LeaderMemory
+from headway.control.views.measures import Measures
 from headway.control.views.snapshot import Snapshot
 from headway.core.errors import HeadwayError, Unavailable, Unfinished, for_log
 from headway.core.model import JobId
@@ -63,6 +64,7 @@ class ControlThread:
         self._calls_taken_at = 0.0
         self._take_turn = turn  # Or one that writes turns down: turn_dumps.py.
         self._turns = 0
+        self.measures = Measures()
         self._stopping = False
         self._over = False  # Nothing that comes now is ever taken up.
         self._on_lost_lead = on_lost_lead
@@ -102,11 +104,17 @@ class ControlThread:
     def sync(self, request: SyncRequest) -> Future[Reply]:
         """An agent's call: its reply comes when it is saved and there is something to say, or its patience is over."""
         future: Future[Reply] = _promise()
+        came_at = time.monotonic()
 
         def begin() -> PendingCommand | None:
             sync = self.cycle.heard(request, time.monotonic())
             id = requests.of_sync(request.node, request.agent_epoch, request.seq)
-            return PendingCommand(sync, lambda _: self._answer(sync, future), future.set_exception, request=id)
+
+            def saved(_: object) -> None:
+                self.measures.syncs.add(time.monotonic() - came_at)
+                self._answer(sync, future)
+
+            return PendingCommand(sync, saved, future.set_exception, request=id)
 
         self._put(begin, future.set_exception)
         return future
@@ -216,6 +224,7 @@ class ControlThread:
         self._turns += 1
         self.cycle.name = requests.of_turn(self.cycle.epoch, self._turns)
         self._take_turn(self.cycle, asks, self.now(), mono, place)
+        self.measures.turns.add(time.monotonic() - mono)
 
     def _look_at_the_clock(self) -> None:
         """Say it when somebody has set the machine's clock: times that are shown are not the wall's for a while."""

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from headway.control.state.working_copy import WorkingCopy
+from headway.control.views.measures import Measures
 from headway.control.views.snapshot import Snapshot
 from headway.core.model import JobId, NodeId
 from headway_wire.sync import SyncRequest
@@ -40,6 +41,7 @@ class LeaderMemory(Protocol):
 
 class LeaderPort(Protocol):
     leads: bool
+    measures: Measures
 
     @property
     def alive(self) -> bool: ...
