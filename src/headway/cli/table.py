@@ -46,6 +46,7 @@ _LOOK: Table = {
 _CHANGE: Table = {
     "stop": (f"{_HERE}.stop_retry_rm_wait", "stop", "Ask jobs to end, with grace."),
     "retry": (f"{_HERE}.stop_retry_rm_wait", "retry", "Try again: at once if it backs off, anew if it ended."),
+    "tag": (f"{_HERE}.stop_retry_rm_wait", "tag", "Tag jobs, whatever their state, for finding them again."),
     "hold": (f"{_HERE}.hold_set_plan", "hold", "Hold queued jobs until they are released."),
     "release": (f"{_HERE}.hold_set_plan", "release", "Release held jobs."),
     "set": (f"{_HERE}.hold_set_plan", "set_", "Change queued jobs: priority, queue, limits."),

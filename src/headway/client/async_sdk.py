@@ -63,6 +63,11 @@ class AsyncClient:
         return Awaited(self, "house")
 
     @property
+    def selected(self) -> Awaited:
+        """Many jobs at once, chosen by what they are."""
+        return Awaited(self, "selected")
+
+    @property
     def accounts(self) -> Awaited:
         """Users, projects, tokens, and the audit log; every method is awaited."""
         return Awaited(self, "accounts")
@@ -108,7 +113,7 @@ class AsyncClient:
         """Bring the server those files of a bundle that it does not know; `on_progress` is called on a thread."""
         return await self.call(lambda it: it.send_bundle(bundle, on_progress))
 
-    async def jobs(self, *, limit: int = 50, **only: str) -> list[dict[str, Any]]:
+    async def jobs(self, *, limit: int = 50, **only: Any) -> list[dict[str, Any]]:
         """The newest jobs first, as summaries; narrowed by state, project, user, queue or name."""
         return await self.call(lambda it: it.jobs(limit=limit, **only))
 

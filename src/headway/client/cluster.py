@@ -73,11 +73,21 @@ class ClusterCalls:
         return dict(self._ask("PATCH", f"/jobs/{_word(ref)}", dict(changes))["job"])
 
     def array(self, array: str) -> dict[str, Any] | None:
-        """How many jobs of an array are in which state; None when there is no such array."""
+        """All about an array, by id or name: how many of its jobs are in which state; None when there is none."""
         try:
             return dict(self._get(f"/arrays/{_word(array)}"))
         except NotFound:
             return None
+
+    def array_counts(self, array: str) -> dict[str, Any] | None:
+        """The same without what is only shown with one array: cheap, and asked again and again."""
+        try:
+            return dict(self._get(f"/arrays/{_word(array)}/counts"))
+        except NotFound:
+            return None
+
+    def why_array(self, array: str) -> dict[str, Any]:
+        return dict(self._get(f"/arrays/{_word(array)}/why"))
 
     def change_array(self, array: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         return dict(self._ask("PATCH", f"/arrays/{_word(array)}", dict(changes)))
@@ -90,7 +100,7 @@ class ClusterCalls:
         """Wait until all jobs of an array have ended, or the time is up."""
         give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            found = dict(self._get(f"/arrays/{_word(array)}"))
+            found = dict(self._get(f"/arrays/{_word(array)}/counts"))
             ended = not any(found["states"].get(state) for state in UNFINISHED)
             if ended or (give_up_at is not None and time.monotonic() >= give_up_at):
                 return found, ended

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headway.client.cluster import ClusterCalls
     from headway.client.code.bundle import ReadBundle, SentBundle
     from headway.client.code.prepared_job import Packing, PreparedJob
+    from headway.client.selected import SelectedJobs
     from headway.client.story import Chunk
     from headway.features.schedules.client import Schedules
     from headway.features.secrets.client import Secrets
@@ -62,6 +63,13 @@ class Client:
         from headway.client.cluster import ClusterCalls
 
         return ClusterCalls(self.link)
+
+    @property
+    def selected(self) -> SelectedJobs:
+        """Many jobs at once, chosen by what they are."""
+        from headway.client.selected import SelectedJobs
+
+        return SelectedJobs(self.link)
 
     @property
     def accounts(self) -> AccountCalls:
@@ -163,8 +171,11 @@ class Client:
         answer = self._json("POST", "/jobs/batch", {**asked, "force": True} if force else asked)
         return list(answer["ids"])
 
-    def jobs(self, *, limit: int = 50, **only: str) -> list[dict[str, Any]]:
-        """The newest jobs first, as summaries; narrowed by state, project, user, queue or name."""
+    def jobs(self, *, limit: int = 50, **only: Any) -> list[dict[str, Any]]:
+        """The newest jobs first, as summaries; narrowed by state, project, user, queue, name, tag, older_than or array.
+
+        With `grouped="true"` an array is one of them, with `states` and `count` of its jobs.
+        """
         found: list[dict[str, Any]] = []
         before: int | None = None
         while len(found) < limit:

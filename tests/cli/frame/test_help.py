@@ -23,15 +23,11 @@ BARE = frozenset(
         "artifacts ls",
         "checkpoints",
         "cp",
-        "describe",
         "events",
         "login",
         "logout",
         "logs",
         "preempt",
-        "ps",
-        "retry",
-        "rm",
         "server backup",
         "server migrate",
         "server restart",
@@ -40,10 +36,7 @@ BARE = frozenset(
         "server start",
         "server status",
         "server stop",
-        "stop",
-        "wait",
         "whoami",
-        "why",
     }
 )
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from headway.cli.commands.stop_retry_rm_wait import for_each
 from headway.cli.frame import exits
 from headway.cli.frame.options import DURATION, connect, job_argument, jobs_argument, output_options, step_of
 from headway.cli.frame.output import Output
+from headway.cli.job_flags.selection import for_each
 from headway.cli.screen import jobs as job_pages
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from headway.cli.commands.run import WORDS, JobCommand, describe, job_options
-from headway.cli.commands.stop_retry_rm_wait import for_each
 from headway.cli.frame import exits
 from headway.cli.frame.examples import examples
 from headway.cli.frame.options import connect, jobs_argument, output_options
 from headway.cli.frame.output import Output
 from headway.cli.job_flags.flags import changes_given, set_options
+from headway.cli.job_flags.selection import for_each
 from headway.cli.screen import cluster as cluster_pages
-from headway.core.errors import BadInput, Conflict, NotFound
+from headway.core.errors import BadInput
 
 
 @click.command(epilog=examples("headway hold mnist", "headway hold 4f2a 9c31"))
@@ -56,13 +56,12 @@ def change_all(output: Output, refs: Sequence[str], changes: Mapping[str, Any], 
     client = connect(output)
 
     def change(ref: str) -> dict[str, Any]:
-        try:
-            job: dict[str, Any] = client.house.change(ref, changes)
-        except (Conflict, NotFound):
-            if client.house.array(ref) is None:
-                raise
-            answer = client.house.change_array(ref, changes)
-            return {"id": ref, "array": answer["array"], "sentence": f"{answer['changed']} jobs {done}"}
+        array = client.house.array_counts(ref)
+        if array is not None:
+            answer = client.house.change_array(array["id"], changes)
+            sentence = f"{answer['changed']:,} jobs {done}"
+            return {"id": array["id"], "array": answer["array"], "sentence": sentence}
+        job: dict[str, Any] = client.house.change(ref, changes)
         return job
 
     return for_each(output, refs, change, lambda job: f"{job['id']} {job['sentence']}")

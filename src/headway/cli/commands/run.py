@@ -95,7 +95,7 @@ def run(
     send(client, prepared, output)
     made = client.submit_raw(prepared.raw, force=force)
     if made.array:
-        return show_array(output, made.array)
+        return show_array(output, made.array) if detach else followed_array(client, made.array, output)
     job = made.seen
     if detach:
         return show_submitted(output, job)
@@ -131,6 +131,13 @@ def followed(client: Any, job: dict[str, Any], output: Output, *, exit_code_from
     output.say(f"headway: job {job['id']} ({job['name']}) is submitted")
     # A program wants the outcome: what the job itself writes would lie between the braces.
     return follow(client, job["id"], output, exit_code_from_job=exit_code_from_job, silent=output.machine)
+
+
+def followed_array(client: Any, array: dict[str, Any], output: Output) -> int:
+    from headway.cli.screen.follow_array import follow_array
+
+    output.say(f"headway: array {array['id']} ({array['name']}) of {array['count']:,} jobs is submitted")
+    return follow_array(client, array["id"], output)
 
 
 def show_submitted(output: Output, job: dict[str, Any]) -> int:

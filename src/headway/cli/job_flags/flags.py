@@ -26,8 +26,8 @@ FIRST = (
     "--split-streams", "--workdir", "--dry-run", "--bundle", "--allow-large", "--environment", "--param", "--seed",
     "--input", "--volume", "--outputs", "--checkpoint-keep", "--checkpoint-dir", "--saved-by", "--max-losses",
     "--max-losses-per-day", "--notice-signal", "--stalled-after", "--secret", "--secret-file", "--hold-on-failure",
-    "--pending-max", "--array", "--after", "--after-each", "--hold", "--start-at", "--deadline", "--estimate", "--zone",
-    "--layout", "--gpu-type", "--label", "--licence", "--launcher", "--force",
+    "--pending-max", "--array", "--at-once", "--after", "--after-each", "--hold", "--start-at", "--deadline",
+    "--estimate", "--zone", "--layout", "--gpu-type", "--label", "--licence", "--launcher", "--force",
 )  # fmt: skip
 FIRST_TO_CHANGE = (
     "--priority", "--queue", "--pool", "--max-duration", "--max-retries", "--cpus", "--mem", "--gpus", "--after",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from headway.cli.frame.output import Output
+from headway.core.errors import BadInput
 from headway.core.steps import STEP, named
 from headway.core.units import show_duration, show_size
 
@@ -13,21 +16,92 @@ Shown = Mapping[str, Any]
 ENDS = ("succeeded", "failed", "cancelled")
 
 
-def jobs(output: Output, found: Sequence[Shown], now: float) -> str:
-    heads = ("ID", "NAME", "STATE", "AGE", "RAN", "ATTEMPT", "WHY")
-    rows = [
-        (
-            job["id"],
-            job["name"],
-            job["state"],
-            show_duration(now - job["submitted_at"]),
-            ran(job, now),
-            str(job["attempt"] or "-"),
-            _in_a_row(sentence(job)),
-        )
-        for job in found
-    ]
-    return output.table(heads, rows)
+@dataclass(frozen=True)
+class Column:
+    """One column of the list of jobs: how it is shown, and what it is sorted by."""
+
+    show: Callable[[Shown, float], str]
+    by: Callable[[Shown], Any]
+
+
+def _plain(key: str) -> Column:
+    return Column(lambda job, now: str(job.get(key) or "-"), lambda job: str(job.get(key) or ""))
+
+
+def _number(key: str) -> Column:
+    return Column(lambda job, now: f"{job.get(key) or 0:,}", lambda job: job.get(key) or 0)
+
+
+COLUMNS: dict[str, Column] = {
+    "id": Column(lambda job, now: job["id"], lambda job: job["id"]),
+    "name": Column(lambda job, now: _called(job), lambda job: job["name"]),
+    "state": _plain("state"),
+    "age": Column(lambda job, now: show_duration(now - job["submitted_at"]), lambda job: -job["submitted_at"]),
+    "ran": Column(lambda job, now: ran(job, now), lambda job: _ran_s(job)),
+    "attempt": Column(lambda job, now: str(job.get("attempt") or "-"), lambda job: job.get("attempt") or 0),
+    "user": _plain("user"),
+    "project": _plain("project"),
+    "queue": _plain("queue"),
+    "pool": _plain("pool"),
+    "priority": _number("priority"),
+    "nodes": _number("nodes"),
+    "exit": Column(
+        lambda job, now: "-" if job.get("exit_code") is None else str(job["exit_code"]),
+        lambda job: -1 if job.get("exit_code") is None else job["exit_code"],
+    ),
+    "tags": Column(lambda job, now: _tags(job) or "-", lambda job: _tags(job)),
+    "why": Column(lambda job, now: _why(job), lambda job: _why(job)),
+}
+USUAL = ("id", "name", "state", "age", "ran", "attempt", "why")
+WIDE = ("id", "name", "state", "age", "ran", "attempt", "user", "project", "queue", "pool", "priority", "tags", "why")
+
+
+def columns_of(said: str | None, wide: bool = False) -> Sequence[str]:
+    """The columns that were asked for by name."""
+    if said is None:
+        return WIDE if wide else USUAL
+    names = [word.strip().lower() for word in said.split(",") if word.strip()]
+    for name in names:
+        if name not in COLUMNS:
+            raise BadInput(f'--columns: there is no column "{name[:80]}"', "columns: " + ", ".join(COLUMNS))
+    return names or USUAL
+
+
+def order_of(said: str | None) -> Callable[[list[dict[str, Any]]], None] | None:
+    """What brings jobs into the order of a column; None leaves them as they come."""
+    if not said:
+        return None
+    name, last_first = said.lstrip("-").lower(), said.startswith("-")
+    if name not in COLUMNS:
+        raise BadInput(f'--sort: there is no column "{name[:80]}"', "columns: " + ", ".join(COLUMNS))
+    return lambda jobs: jobs.sort(key=COLUMNS[name].by, reverse=last_first)
+
+
+def jobs(output: Output, found: Sequence[Shown], now: float, columns: Sequence[str] = USUAL) -> str:
+    rows = [[COLUMNS[name].show(job, now) for name in columns] for job in found]
+    return output.table([name.upper() for name in columns], rows)
+
+
+def _called(job: Shown) -> str:
+    return f"{job['name']} [{job['count']:,}]" if "states" in job else str(job["name"])
+
+
+def _tags(job: Shown) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(dict(job.get("tags") or {}).items()))
+
+
+def _why(job: Shown) -> str:
+    if "states" in job:
+        from headway.cli.screen.arrays import progress
+
+        return progress(job)
+    return _in_a_row(sentence(job))
+
+
+def _ran_s(job: Shown) -> float:
+    if not job.get("started_at"):
+        return -1.0
+    return float((job.get("over_at") or job.get("ended_at") or time.time()) - job["started_at"])
 
 
 def _in_a_row(told: str) -> str:

@@ -469,7 +469,7 @@ def _headers(address: Address, payload: bytes | FileBody | None) -> dict[str, st
 
 def _query(query: Mapping[str, object] | None) -> str:
     given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
-    return "?" + urlencode(given) if given else ""
+    return "?" + urlencode(given, doseq=True) if given else ""
 
 
 def _plain(error: BaseException) -> str:

@@ -64,6 +64,7 @@ def show_array(store: Store, id: str, one: Job | None = None) -> dict[str, Any] 
         if not newest:
             return None
         one = newest[0]
+    first = store.jobs([f"{id}-0"]) if one.retry_of is not None else []
     states = store.counts(JobFilter(array=id, unretried=True))
     at_once = one.spec.wishes.at_once
     state = state_of(states)
@@ -82,7 +83,7 @@ def show_array(store: Store, id: str, one: Job | None = None) -> dict[str, Any] 
         "pool": one.spec.pool,
         "priority": one.spec.priority,
         "nodes": one.spec.nodes,
-        "submitted_at": one.submitted_at,
+        "submitted_at": (first or [one])[0].submitted_at,
         "tags": dict(one.spec.tags),
     }
 

@@ -22,6 +22,7 @@ WORDS: dict[str, str] = {
     "user": "who submitted it",
     "project": "its project",
     "older_than": "ended so long ago, or unfinished and submitted so long ago, such as 7d",
+    "id": "its id",
     "array": "the array that it belongs to",
     "retried": "whether jobs are in it that others are retries of",
 }
@@ -41,6 +42,7 @@ def read(words: Mapping[str, Any], now: float, projects: frozenset[str] | None =
         user=_text(words, "user"),
         queue=_text(words, "queue"),
         name=_text(words, "name"),
+        ids=tuple(filter(None, [_text(words, "id")])),
         array=_text(words, "array"),
         projects=projects,
         tags=tags_of(words.get("tag") or ()),
