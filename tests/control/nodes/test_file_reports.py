@@ -339,7 +339,7 @@ def test_preparing_keeps_the_claim_from_running_out(played: Played) -> None:
         played.leader.tick(limit_s - 1)
         played.say(reports=[{"task": f"{job}/1/0", "phase": "preparing", "detail": "building"}])
         assert played.job(job).state is State.STARTING
-    assert played.leader.do(Why(job)).result()["sentence"].endswith("; building")
+    assert played.leader.do(Why(job)).result()["sentence"].endswith("n1 building")
     played.leader.tick(limit_s + 1)
     assert played.job(job).cause is Cause.NEVER_STARTED or played.job(job).number == 2
 

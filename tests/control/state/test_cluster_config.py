@@ -114,7 +114,7 @@ def test_a_job_may_wait_for_one_that_ended_long_ago(house: House) -> None:
     first = house.one()
     house.end(first)
     assert house.state(house.one(after=[{"job": first, "when": "any"}])) == "starting"
-    assert house.state(house.one(after=[{"job": first, "when": "failed"}])) == "failed"
+    assert house.state(house.one(after=[{"job": first, "when": "failed"}])) == "cancelled"
 
 
 def test_an_array_waits_for_another_element_by_element(house: House) -> None:
