@@ -14,6 +14,7 @@ import click
 
 from headway import settings
 from headway.cli.frame import exits
+from headway.cli.frame.examples import examples
 from headway.cli.frame.options import connect, output_options
 from headway.cli.frame.output import Output
 from headway.client.connection import embedded
@@ -64,7 +65,8 @@ def start(output: Output, foreground: bool, host: str | None, port: int | None, 
 @output_options
 def stop(output: Output) -> int:
     """Stop the server. Jobs keep running; their outcome is recorded when it starts again."""
-    ended = embedded.stop(settings.home_from(os.environ))
+    with output.watch.over("waiting for the server to end"):
+        ended = embedded.stop(settings.home_from(os.environ))
     output.show(
         {"stopped": ended is not None, "pid": ended.pid if ended else None},
         lambda: "the server is stopped; running jobs go on" if ended else "no server runs here",
@@ -80,10 +82,52 @@ def restart(output: Output) -> int:
     home = settings.home_from(os.environ)
     resolved = settings.load(os.environ)
     _not_elsewhere(resolved)
-    embedded.stop(home)
-    return _show(
-        output, embedded.start(home, os.environ, resolved.settings.auto_start_s_max, resolved.settings.ca_file)
-    )
+    from headway.client.connection import boot
+
+    with output.watch.over("waiting for the server to end and to start again"):
+        if boot.restart(os.environ, home):
+            running = embedded.read_running(home)
+        else:
+            embedded.stop(home)
+            running = None
+        if running is None:
+            chosen = resolved.settings
+            running = embedded.start(home, os.environ, chosen.auto_start_s_max, chosen.ca_file)
+    return _show(output, running)
+
+
+@server.command(epilog=examples("headway server enable", "headway server enable --system  # for a machine of its own"))
+@click.option("--system", is_flag=True, help="As a service of the whole machine (root alone), not of your user.")
+@output_options
+def enable(output: Output, system: bool) -> int:
+    """Start the server with the machine: after a reboot, jobs go on without a command typed.
+
+    By systemd, of your user (with linger) or, for root, of the machine; where there is none, by cron. The server is
+    started so at once; running jobs do not notice.
+    """
+    from headway.client.connection import boot
+
+    _not_elsewhere(settings.load(os.environ))
+    home = settings.home_from(os.environ)
+    with output.watch.over("waiting for the service manager to start the server"):
+        made = boot.enable(os.environ, home, system)
+    if made.note:
+        output.say(f"warning: {made.note}")
+    told = {"enabled": True, "by": made.by, "place": made.place}
+    output.show(told, lambda: f"the server starts with the machine ({made.by}: {made.place})", lambda: [made.place])
+    return exits.OK
+
+
+@server.command(epilog=examples("headway server disable", "headway server disable --json"))
+@output_options
+def disable(output: Output) -> int:
+    """Start the server with the machine no more. One that runs goes on."""
+    from headway.client.connection import boot
+
+    found = boot.disable(os.environ)
+    said = f"it starts with the machine no more ({found.by}: {found.place})" if found else "it was not enabled"
+    output.show({"enabled": False, "was": found.by if found else ""}, lambda: said, list)
+    return exits.OK
 
 
 @server.command()
