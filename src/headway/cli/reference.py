@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from headway.cli import reference_job_file, reference_sdk
 from headway.cli.frame import exits
 from headway.cli.frame.examples import typed
 from headway.cli.main import headway
@@ -64,6 +65,8 @@ def pages() -> dict[str, str]:
         "states.md": states_page(),
         "causes.md": causes_page(),
         "protocol.md": protocol_page(),
+        "job-file.md": text("Job files", reference_job_file.INTRODUCTION, *reference_job_file.parts()),
+        "sdk.md": text("The SDK", reference_sdk.INTRODUCTION, *reference_sdk.parts()),
     }
 
 

@@ -148,6 +148,7 @@ class Executor:
 
     @property
     def client(self) -> Client:
+        """The client that was given, or one for the usual server."""
         if self._client is None:
             self._client = Client()
         return self._client

@@ -33,6 +33,7 @@ LONG_POLL_S = 20.0
 FRESH_S = 0.5  # How long a look at a running job's log waits for what its nodes have not told yet.
 PAGE = 1000
 
+# A script, a command as a list, or a description.
 Described = str | PathLike[str] | Sequence[str | PathLike[str]] | Mapping[str, Any]
 
 
