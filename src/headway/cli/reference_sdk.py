@@ -59,7 +59,7 @@ def signature(function: Callable[..., Any]) -> str:
             if each.kind is each.KEYWORD_ONLY and not star:
                 shown.append("*")
             star = True
-        prefix = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
+        prefix = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(each.kind.name, "")
         kind = "" if each.annotation is each.empty else f": {each.annotation}"
         default = "" if each.default is each.empty else f" = {'…' if callable(each.default) else repr(each.default)}"
         shown.append(f"{prefix}{name}{kind}{default}")
