@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tests.sim.planted.arrays  # noqa: F401  Its bugs are among PLANTS once it is loaded.
 from headway.sim.run import run_seed
 from tests.sim.planted.rules import PLANTS, caught
 

@@ -81,3 +81,16 @@ def broken_on_nodes(jobs: Iterable[Job], nodes: dict[str, Node]) -> list[str]:
         if node and (used > node.granted.cpus + CPU_DUST or memory[name] > node.granted.memory_bytes):
             said.append(f"{name} holds more than it has: {used:g} of {node.granted.cpus:g} cpus")
     return said
+
+
+def broken_in_arrays(jobs: Iterable[Job]) -> list[str]:
+    """Never more of an array hold places than it says may run at once."""
+    held: dict[str, list[Job]] = {}
+    for job in jobs:
+        if job.array_id is not None and job.spec.wishes.at_once and job.seated:
+            held.setdefault(job.array_id, []).append(job)
+    return [
+        f"{len(holds)} of array {array} hold places, and {holds[0].spec.wishes.at_once} may at once"
+        for array, holds in held.items()
+        if len(holds) > holds[0].spec.wishes.at_once
+    ]

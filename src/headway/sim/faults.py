@@ -51,6 +51,8 @@ class Faults:
     read_fails: float = field(default=0.0, repr=False)  # Not of a single server's weather.
     # Alike short jobs come at once; above 1.0 urgent ones follow, and with 2.0 these preempt them: see workload.py.
     floods: float = field(default=0.0, repr=False)
+    # Arrays come that say how many of their jobs may run at once: see arrays.py.
+    arrays: float = field(default=0.0, repr=False)
 
     def stop(self) -> None:
         for each in fields(self):

@@ -60,13 +60,14 @@ class Simulation:
             self.faults = faults.Faults(**weather)
         else:
             self.faults.floods = Random(f"{seed} floods").choice((0.0, 0.0, 0.0, 1.0, 1.5, 2.0))
+            self.faults.arrays = Random(f"{seed} arrays").choice((0.0, 0.0, 0.0, 0.0, 1.0))
         self.drawn = dict(vars(self.faults))
         self.lease_s = chance.choice(faults.LEASES_S)
         machines = chance.randint(2, 5)
         lead_lease_s = apart.choice((3.0, 6.0, 12.0))
         self.settings = Settings(
             look_every_s=5.0, tick_every_s=2.0, lead_lease_s=lead_lease_s, glance_every_s=lead_lease_s / 4,
-            line_ahead_s=120.0 if self.drawn["floods"] else 0.0,
+            line_ahead_s=120.0 if self.drawn["floods"] or self.drawn["arrays"] else 0.0,
             preemption="on" if self.drawn["floods"] == 2.0 else "off",
         )  # fmt: skip
         self.nearby = apart.random() < 0.5  # Whether storage is as quick as the disk.

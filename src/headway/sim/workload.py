@@ -18,6 +18,7 @@ from headway.core.model import Job, JobId, Resources
 from headway.core.spec.job import JobSpec
 from headway.core.spec.program import ProgramSpec
 from headway.core.spec.program_words import PLATFORM_MAX, RetryPolicy
+from headway.sim.arrays import ArrayUsers
 from headway.sim.faults import DEAFENS, UPSETS
 from headway.sim.judge.broken import Broken
 from headway.sim.judge.checkpoints import EVERY_S
@@ -65,6 +66,13 @@ class CodePlan:
     errands: int = 0  # Calls still to be made, or whose answer is still to come.
     failing: dict[tuple[JobId, int], bool] = field(default_factory=dict)
 
+    @property
+    def promised(self) -> list[JobId]:
+        """The jobs that an acknowledged submit must have made."""
+        if self.acknowledged is None or not self.spec.wishes.array:
+            return [self.acknowledged] if self.acknowledged else []
+        return [f"{self.acknowledged}-{index}" for index in range(self.spec.wishes.array)]
+
 
 Errand = Callable[[CodePlan], None]
 
@@ -77,9 +85,11 @@ class Workload:
         for number in range(jobs):
             plan = self._plan(f"p{number}")
             self.plans[plan.name] = plan
-            self._later(plan, 0.0, within_s, self._submit)
+            self.later(plan, 0.0, within_s, self._submit)
         if simulation.drawn["floods"]:
             self._flood(jobs, within_s, Random(f"{self.world.seed} flood"))
+        if simulation.drawn["arrays"]:
+            ArrayUsers(self, within_s, Random(f"{self.world.seed} array"))
 
     def _flood(self, first: int, within_s: float, apart: Random) -> None:
         """Alike short jobs, all at once: more than there is room for, so that they wait on nodes behind each other."""
@@ -173,11 +183,11 @@ class Workload:
 
     # --- what they do ---
 
-    def _later(self, plan: CodePlan, least_s: float, most_s: float, do: Callable[..., None], *more: Any) -> None:
+    def later(self, plan: CodePlan, least_s: float, most_s: float, do: Callable[..., None], *more: Any) -> None:
         plan.errands += 1
         self.world.after(self.world.between(least_s, most_s), do, plan, *more)
 
-    def _call(self, plan: CodePlan, command: Command, answered: Answered, failed: Failed, do: Errand) -> None:
+    def call(self, plan: CodePlan, command: Command, answered: Answered, failed: Failed, do: Errand) -> None:
         """Ask the server; ask again as long as nothing is known. `failed` says whether the answer was an answer."""
 
         def done(result: Any) -> None:
@@ -187,7 +197,7 @@ class Workload:
         def not_done(error: BaseException) -> None:
             plan.errands -= 1
             if not isinstance(error, UserError):
-                self._later(plan, 0.5, 5.0, do)
+                self.later(plan, 0.5, 5.0, do)
             elif not failed(error):
                 raise Broken("safety", plan.acknowledged or plan.name, f"a good request was refused: {error}")
 
@@ -196,7 +206,7 @@ class Workload:
 
     def _submit(self, plan: CodePlan) -> None:
         command = Submit((plan.spec,), "ann", self.simulation.server.new_id, plan.name, "digest")
-        self._call(plan, command, lambda ids: self._submitted(plan, ids), lambda _: False, self._submit)
+        self.call(plan, command, lambda ids: self._submitted(plan, ids), lambda _: False, self._submit)
 
     def _submitted(self, plan: CodePlan, ids: list[JobId]) -> None:
         if plan.acknowledged not in (None, ids[0]):
@@ -207,15 +217,15 @@ class Workload:
         self.world.tell(ids[0], f"was acknowledged as {plan.name} ({plan.kind})")
         chance = self.world.chance
         if chance.random() < 0.2:
-            self._later(plan, 0.0, 120.0, self._submit)
+            self.later(plan, 0.0, 120.0, self._submit)
         if plan.kind == "hanging" or chance.random() < 0.2:
-            self._later(plan, 0.0, 200.0, self._cancel)
+            self.later(plan, 0.0, 200.0, self._cancel)
         elif chance.random() < 0.2:
-            self._later(plan, 10.0, 300.0, self._retry)
+            self.later(plan, 10.0, 300.0, self._retry)
         if chance.random() < 0.15:
-            self._later(plan, 60.0, 400.0, self._remove)
+            self.later(plan, 60.0, 400.0, self._remove)
         if plan.base.saves_every_s:
-            self._later(plan, 5.0, 100.0, self._preempt)
+            self.later(plan, 5.0, 100.0, self._preempt)
 
     def _cancel(self, plan: CodePlan) -> None:
         assert plan.acknowledged is not None
@@ -234,18 +244,18 @@ class Workload:
             return isinstance(error, Conflict) or (isinstance(error, NotFound) and plan.remove_sent)
 
         stop = Stop(job, "ann", grace_s, drop_files=grace_s == 0.0)
-        self._call(plan, stop, answered, refused, self._cancel)
+        self.call(plan, stop, answered, refused, self._cancel)
 
     def _preempt(self, plan: CodePlan) -> None:
         """The user asks the job to make room. Nothing comes of it where it does not run; nobody insists."""
         assert plan.acknowledged is not None
-        self._call(plan, Preempt(plan.acknowledged, "ann"), _shrug, lambda _: True, self._shrug_off)
+        self.call(plan, Preempt(plan.acknowledged, "ann"), _shrug, lambda _: True, self._shrug_off)
 
     def _retry(self, plan: CodePlan) -> None:
         assert plan.acknowledged is not None
         command = Retry(plan.acknowledged, "ann", self.simulation.server.new_id)
         # Without a key: asked twice, it makes two jobs. So nobody insists.
-        self._call(plan, command, _shrug, lambda _: True, self._shrug_off)
+        self.call(plan, command, _shrug, lambda _: True, self._shrug_off)
 
     def _shrug_off(self, plan: CodePlan) -> None:
         plan.errands -= 1
@@ -261,7 +271,7 @@ class Workload:
             plan.removed = isinstance(error, NotFound)
             return isinstance(error, NotFound | Conflict)
 
-        self._call(plan, ForgetJob(plan.acknowledged, "ann"), answered, failed, self._remove)
+        self.call(plan, ForgetJob(plan.acknowledged, "ann"), answered, failed, self._remove)
 
 
 def _shrug(_: object) -> None:

@@ -35,6 +35,7 @@ def check_working_copy(simulation: Simulation) -> None:
     _same("tasks by node", _filled(kept.on_node), _filled(fresh.on_node))
     _same("waiting jobs", _waiting(kept), _waiting(fresh))
     _same("rooms", _rooms(kept), _rooms(fresh))
+    _same("counts of arrays", kept.view.of_array, fresh.view.of_array)
     _same("features' rows", kept.tables, fresh.tables)
     shown = cycle.snapshot
     _same("shown jobs", dict(shown.jobs), fresh.jobs)
@@ -76,13 +77,13 @@ def _promises(simulation: Simulation, plan: CodePlan) -> None:
     """An acknowledged submit is there until it is removed, and each key made one job at the most."""
     oracle, store = simulation.oracle, simulation.store
     made = [job.id for job in oracle.jobs.values() if job.spec.name == plan.name and job.retry_of is None]
-    if len(made) > 1:
+    if len(made) > (plan.spec.wishes.array or 1):
         raise Broken("safety", made[0], f'the key "{plan.name}" made {len(made)} jobs: {made}')
     if plan.acknowledged is None:
         return
-    if made != [plan.acknowledged]:
+    if made != plan.promised:
         raise Broken("safety", plan.acknowledged, f"the submit was answered with {plan.acknowledged}, made was {made}")
-    there = bool(store.jobs(made))
+    there = len(store.jobs(made)) == len(made)
     if not there and not plan.remove_sent:
         raise Broken("safety", made[0], f"{made[0]} was acknowledged and is gone, though nobody removed it")
     if there and plan.removed:

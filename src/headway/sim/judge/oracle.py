@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headway.core.invariants import broken_in, broken_on_nodes
+from headway.core.invariants import broken_in, broken_in_arrays, broken_on_nodes
 from headway.core.job.states import FOLLOWS, TASK_FOLLOWS
 from headway.core.model import Cause, Job, JobId, State
 from headway.sim.faults import LEASES_S
@@ -110,7 +110,8 @@ class Oracle:
                 self._was_silent(event.data["node"], by)
         if batch.jobs or batch.nodes:
             nodes = {node.id: node for node in store.nodes()}
-            for sentence in broken_on_nodes(store.unfinished(), nodes):
+            unfinished = store.unfinished()
+            for sentence in [*broken_on_nodes(unfinished, nodes), *broken_in_arrays(unfinished)]:
                 self.breaks("server", sentence)
 
     def _was_silent(self, node: str, by: SimServer) -> None:
@@ -183,6 +184,7 @@ class Oracle:
             self._alone(job, attempt)
         self._leased(node, job)
         self._holds(node)
+        self._few_of_its_array(job)
 
     def _told_to_go(self, job: JobId, attempt: int) -> None:
         """A single task begins once its place is saved; of several, each once `go` is."""
@@ -215,6 +217,21 @@ class Oracle:
         )
         if over:
             self.breaks(node, f"more is alive on {node} than it has: {sorted(tasks)}")
+
+    def _few_of_its_array(self, about: JobId) -> None:
+        """However it was placed, lost, retried or lined up: no more of an array are alive than may run at once."""
+        job = self.jobs[about]
+        most, array = job.spec.wishes.at_once, job.array_id
+        if not most or array is None:
+            return
+        alive = [
+            id
+            for id, processes in self.alive.items()
+            if self.jobs[id].array_id == array
+            and any(not each.orphan and node not in self.asleep for node, each in processes.values())
+        ]
+        if len(alive) > most:
+            self.breaks(about, f"{len(alive)} of array {array} are alive, and {most} may at once: {sorted(alive)}")
 
     def _never_again(self, job: JobId, attempt: int) -> None:
         """An attempt that really succeeded, and could tell, is not followed by another."""
