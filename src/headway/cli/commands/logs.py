@@ -22,6 +22,7 @@ EXAMPLES = examples(
     "headway logs -f mnist --tail 20",
     "headway logs mnist --grep 'loss=nan|Traceback' --context 5",
     "headway logs mnist --timestamps --since 14:30 --until 15:00",
+    "headway logs sweep  # of an array: each line with its job before it",
     "headway logs mnist --attempt last --rank 3  # to the byte, one attempt of one rank",
 )
 
@@ -55,7 +56,8 @@ def logs(
 ) -> int:
     """Show a job's log: all attempts in order, with a marked line between them.
 
-    With -f, the exit code says how the job ended, as with run. Lines of a gang have their rank before them.
+    With -f, the exit code says how the job ended, as with run. Lines of a gang have their rank before them, lines of an
+    array their job.
 
     A node looks at what its jobs have written every two seconds, and five times a second while somebody follows. A
     line's time is exact if it was the last at such a look; otherwise it was written up to so much earlier.
@@ -71,6 +73,11 @@ def logs(
         raise BadInput("--until and --follow exclude each other", "without -f, what is there until then is shown")
     client = connect(output)
     by_lines = LineView(output, raw, times, pattern, context, how["tail"]) if pattern or times else None
+    array = client.house.array_counts(job)
+    if array is not None:
+        from headway.cli.screen.follow_array import tell_array
+
+        return tell_array(client, array, output, by_lines or LineView(output, raw), narrow, following=following)
     if following:
         return follow(client, job, output, raw=raw, by_lines=by_lines, **narrow)
     if output.machine and by_lines is None:

@@ -14,6 +14,7 @@ from headway.cli.frame.output import Output, harmless, on_terminal
 from headway.cli.frame.waiting import columns
 from headway.cli.screen.arrays import ENDS, bar, counted
 from headway.cli.screen.follow import AWAY_S_MAX, SECOND_PRESS_S
+from headway.cli.screen.log_lines import LineView
 from headway.core.errors import HeadwayError
 
 LOOK_EVERY_S = 0.5
@@ -40,6 +41,27 @@ def follow_array(client: Any, id: str, output: Output) -> int:
         line.end()
         return _let_go(client, id, output)
     line.end()
+    return _ended(client, id, output)
+
+
+def tell_array(
+    client: Any, array: dict[str, Any], output: Output, view: LineView, narrow: dict[str, Any], *, following: bool
+) -> int:
+    """Show what its jobs wrote, or write, each line behind the id of its job."""
+    from headway.client.array_log import ArrayFollower, array_lines
+
+    id = array["id"]
+    if not following:
+        if not view.tell(array_lines(client, id, **narrow)):
+            output.say(f"headway: array {id} has written nothing of that; {array['sentence']}")
+        return exits.OK
+    client.link.meanwhile = "the array goes on"
+    client.link.patience_s = max(client.link.patience_s, AWAY_S_MAX)
+    follower = ArrayFollower(client, id, **narrow)
+    try:
+        view.follow(follower.lines())
+    except KeyboardInterrupt:
+        return _let_go(client, id, output)
     return _ended(client, id, output)
 
 
