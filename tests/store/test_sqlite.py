@@ -5,13 +5,14 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
-from headway.core.errors import Unavailable
+from headway.core.errors import OperatorError, Unavailable
 from headway.features.catalog import load
 from headway.store.conformance.suite import a_job, change, ids, numbers, save
 from headway.store.migrate import config, migrate
@@ -56,6 +57,33 @@ class TestSqliteStore(SqlConformance):
         holder.close()
         assert ids(save(store, a_job())) == ["j1"]
         store.close()
+
+    def test_a_copy_is_kept_before_the_tables_change_and_said_to_who_goes_back(self, place: Path) -> None:
+        file = place / "headway.db"
+        migrate(self.url(place), "r0001")
+        with closing(sqlite3.connect(file)) as older:
+            older.execute("INSERT INTO jobs (seq, id, version, spec) VALUES (1, 'j0', 1, '{\"command\": [\"true\"]}')")
+            older.commit()
+        self.open_store(place).close()
+        copy = place / "headway.db.before-r0001"
+        with closing(sqlite3.connect(copy)) as kept:
+            assert kept.execute("SELECT version_num FROM alembic_version").fetchall() == [("r0001",)]
+            assert kept.execute("SELECT id FROM jobs").fetchall() == [("j0",)]
+        assert copy.stat().st_mode & 0o077 == 0
+        with closing(sqlite3.connect(file)) as newer:
+            newer.execute("UPDATE alembic_version SET version_num = 'r9999' WHERE version_num LIKE 'r%'")
+            newer.commit()
+        with pytest.raises(OperatorError, match="r9999") as refused:
+            self.open_store(place)
+        assert f"mv {copy} {file}" in refused.value.hint
+
+    def test_nothing_is_migrated_where_no_copy_can_be_made(self, place: Path) -> None:
+        migrate(self.url(place), "r0001")
+        (place / "headway.db.before-r0001.part").mkdir()
+        with pytest.raises(OperatorError, match="no copy of it could be made"):
+            self.open_store(place)
+        with closing(sqlite3.connect(place / "headway.db")) as older:
+            assert older.execute("SELECT version_num FROM alembic_version").fetchall() == [("r0001",)]
 
     def test_commits_are_synced_to_the_disk(self, store: Store) -> None:
         assert isinstance(store, SqlStore)

@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,6 +31,8 @@ class Database:
             parsed = parsed.set(drivername="postgresql+psycopg")
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.name = parsed.render_as_string(hide_password=True)
+        kept = parsed.database if self.is_sqlite else None
+        self.file = Path(kept) if kept and kept != ":memory:" else None  # Where it is a file of ours.
         pool = {"pool_size": 4, "max_overflow": READERS_MOST, "pool_timeout": BUSY_S}
         if self.is_sqlite:
             # The driver must not begin transactions by itself: it would begin to write too late.

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 from headway.core.errors import OperatorError
-from headway.store.sql import schema
+from headway.store.sql import copies, schema
 from headway.store.sql.databases import Database
 from headway.store.sql.statements import Statements
 from headway.store.sql.tables import KeptTables
@@ -37,6 +37,7 @@ def bring_to_head(database: Database, url: str, migrating: bool, kept: KeptTable
     if at != schema.REVISION:
         _check_known(database, at)
         _check_migrating(database, at, schema.REVISION, migrating)
+        copies.keep(database, str(at))
         _migrate(database, url, schema.REVISION)
     _features_to_head(database, url, migrating, kept)
 
@@ -51,6 +52,7 @@ def _features_to_head(database: Database, url: str, migrating: bool, kept: KeptT
         if layout.revision and layout.revision not in stamped:
             before = next((each for each in layout.revisions if each in stamped), "")
             _check_migrating(database, before or "the first one", layout.revision, migrating)
+            copies.keep(database, before or "first")
             _migrate(database, url, layout.revision, layout)
 
 
@@ -75,7 +77,7 @@ def _check_known(database: Database, at: str | None) -> None:
         raise OperatorError(
             f'the database {database.name} has the layout "{at}", which this Headway does not know; '
             f'it was written by a newer one, and this one reads up to "{schema.REVISION}"',
-            "install the newer Headway again; or restore the copy that was made before the upgrade",
+            f"install the newer Headway again; or {copies.how_to_go_back(database)}",
         )
 
 
