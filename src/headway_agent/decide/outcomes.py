@@ -45,7 +45,8 @@ class Exit:
 def name_outcome(exits: Sequence[Exit], tail: str, marks: Mapping[str, Any] | None = None) -> TaskOutcome:
     """The outcome of a task whose ranks are all dead: success, or the first failing rank with its cause.
 
-    `marks`: what else was noted: `limit` (cause and sentence, where we ended it for a limit) and matching `policies`.
+    `marks`: what else was noted: `limit` (cause and sentence, where we ended it for a limit), matching `policies`, and
+    `disk_full`: where its output is written, if nothing more can be written there.
     """
     marks = marks or {}
     failed = first_failing(exits)
@@ -53,8 +54,15 @@ def name_outcome(exits: Sequence[Exit], tail: str, marks: Mapping[str, Any] | No
     if marks.get("limit") and (failed is None or failed.ours):
         cause, detail = marks["limit"]
         outcome = replace(outcome, cause=cause, detail=detail)
+    if marks.get("disk_full") and failed is not None and outcome.cause == causes.USER_CODE and not outcome.label:
+        # What it had to say of it found no room either, so that its output does not show it.
+        outcome = replace(outcome, cause=causes.DISK_FULL, detail=_no_room(failed, marks["disk_full"]))
     noted = tuple(MetPolicy(each["label"], each["action"]) for each in marks.get("policies", ()))
     return replace(outcome, policies=(*noted, *outcome.policies)) if noted else outcome
+
+
+def _no_room(failed: Exit, place: str) -> str:
+    return f"rank {failed.rank} ended with exit code {failed.exit_code}, and there is no room for its output in {place}"
 
 
 def _name(exits: Sequence[Exit], failed: Exit | None, tail: str) -> TaskOutcome:

@@ -6,10 +6,12 @@ task was stopped lies in its directory, so that an agent that comes later names 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 
 from headway_agent.decide.facts_and_acts import Dumped, LimitReached, Troubled
+from headway_agent.decide.outcomes import first_failing
 from headway_agent.node.directory import POLICIES_FILE, write_durably
 
 TYPE_CHECKING = False
@@ -17,12 +19,15 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Mapping, Sequence
 
     from headway_agent.decide.facts_and_acts import Fact
+    from headway_agent.decide.outcomes import Exit
     from headway_agent.limits.rules import LimitVerdict, Watch
     from headway_agent.limits.sampler import UsageSampler
     from headway_agent.node.directory import NodeDir
     from headway_wire.claim import LogPolicy
 
 LIMIT_FILE = "limit.json"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+ROOM_BYTES = 4096
 
 
 class LimitEnforcer:
@@ -115,3 +120,29 @@ def marks_of(directory: str) -> dict[str, Any]:
 
         marks["policies"] = log_policies.matched(directory)
     return marks
+
+
+def with_room(marks: object, directory: str, exits: Sequence[Exit]) -> dict[str, Any]:
+    """The marks, and whether a task that failed by itself can have written what it had to say."""
+    found = marks if isinstance(marks, dict) else {}
+    failed = first_failing(exits)
+    if failed is None or failed.ours or takes_more(directory):
+        return found
+    return dict(found, disk_full=directory)
+
+
+def takes_more(directory: str) -> bool:
+    """Whether more can be written where a task's output goes. It is tried: a quota shows in no count of free blocks."""
+    probe = f"{directory}/room"
+    try:
+        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        return error.errno not in NO_ROOM
+    try:
+        os.write(fd, b"\0" * ROOM_BYTES)
+    except OSError as error:
+        return error.errno not in NO_ROOM
+    finally:
+        os.close(fd)
+        os.unlink(probe)
+    return True

@@ -359,7 +359,7 @@ class Agent:
     def _noted(self, key: str, directory: str, marks: Any) -> None:
         task = self.state.tasks.get(key)
         if task is not None:
-            noted, tail = marks if isinstance(marks, dict) else {}, self._tail(key, task.exits)
+            noted, tail = enforce.with_room(marks, directory, task.exits), self._tail(key, task.exits)
             sizes, leftovers = packs.output_sizes(directory), self.progressing.leftovers(key)
             self.happened(TaskOver(key, sizes, tail, leftovers, noted))
 

@@ -546,3 +546,14 @@ def test_an_end_that_meant_nothing_yet_is_said_again_when_the_server_asks_for_mo
     assert not reported(state)
     exchange(state, duties=[{"task": T, "do": do, "grace_s": 1.0}])
     assert reported(state)[T]["phase"] == "ended"
+
+
+def test_who_failed_without_a_word_where_nothing_more_could_be_written_met_a_full_disk() -> None:
+    full = {"disk_full": "/node/tasks/t"}
+    met = name_outcome([Exit(0, 1)], "step 7\n", full)
+    assert (met.cause, met.detail) == (
+        "disk_full", "rank 0 ended with exit code 1, and there is no room for its output in /node/tasks/t",
+    )  # fmt: skip
+    assert name_outcome([Exit(0, 1)], "ModuleNotFoundError: No module named 'x'", full).cause == "import_error"
+    assert name_outcome([Exit(0, 0)], "", full).cause is None
+    assert name_outcome([Exit(0, signal=15, ours="stop")], "", full).cause == "cancelled"

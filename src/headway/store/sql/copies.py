@@ -19,7 +19,7 @@ KEPT_MOST = 2
 
 
 def keep(database: Database, revision: str) -> None:
-    """Copy the database as it is now. Where that cannot be, nothing is migrated. Of older copies the newest stay."""
+    """Copy the database as it is now. If that fails, nothing is migrated. Of older copies the newest stay."""
     if database.file is None:
         return
     target = database.file.with_name(f"{database.file.name}{BEFORE}{revision}")
