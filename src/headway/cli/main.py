@@ -87,7 +87,7 @@ def from_click(error: click.ClickException) -> HeadwayError:
     if isinstance(error, click.NoSuchOption):
         import difflib
 
-        near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.0)
+        near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.6)
         return BadInput(f'unknown flag "{error.option_name}"', f'did you mean "{near[0]}"?' if near else hint)
     message = error.format_message().rstrip(".")
     message, found, near_miss = message.partition(" (did you mean ")

@@ -181,7 +181,7 @@ def _described(
     wishes = {**base, **said}
     packing = take_packing(wishes)
     if not words and not wishes.get("command"):
-        raise BadInput("no script and no command", "headway run train.py, headway run -- COMMAND, or -f job.yaml")
+        raise BadInput("no script and no command", "end with train.py or -- COMMAND, or give a file: -f job.yaml")
     raw = describe_job(words, wishes, os.environ, os.getcwd(), verbatim=verbatim)
     read_spec(raw)
     prepared: PreparedJob = client.prepare(raw, packing)

@@ -31,7 +31,7 @@ class ScheduleCommand(JobCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and not args[0].startswith("-"):
             args = ["--as", *args]
-        elif args and "--as" not in args and not {"-h", "--help"} & set(args):
+        elif "--as" not in args and not {"-h", "--help"} & set(args):
             raise BadInput(
                 "a schedule has a name, which comes first", f'{ctx.command_path} nightly --cron "0 3 * * *" …'
             )
