@@ -12,7 +12,7 @@ WRONG = [
     # what was typed; what the error says; what the hint says
     (["rum"], 'no command "rum"', 'did you mean "rm"?'),
     (["--nonsense"], 'unknown flag "--nonsense"', ""),
-    (["run"], "no script and no command", "headway run train.py"),
+    (["run"], "no script and no command", "end with train.py"),
     (["run", "--gpsu", "1", "train.py"], 'unknown flag "--gpsu"', 'did you mean "--gpus"?'),
     (["run", "--gpus", "-1", "train.py"], "resources.gpus: -1 is outside 0 to 1024", ""),
     (["run", "--gpus", "many", "train.py"], "--gpus", ""),

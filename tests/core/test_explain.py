@@ -71,6 +71,16 @@ def sentences() -> Iterator[tuple[str, str]]:
     yield "failed", explain_state(failed())
     yield "cancelled in the queue", explain_state(cancelled())
     yield "cancelled, by nobody", explain_state(after(a_job(), CancelAsked()))
+    for cause, code, detail in (
+        (Cause.USER_CODE, 3, "ValueError: bad shape (rank 0, exit code 3)"),
+        (Cause.USER_CODE, 3, "rank 0 ended with exit code 3"),
+        (Cause.IMPORT_ERROR, 1, "ModuleNotFoundError: No module named 'x' (rank 2 on gpu-04, exit code 1)"),
+        (Cause.CRASHED, None, "rank 0 was ended by SIGSEGV"),
+        (Cause.USER_CODE, 1, "ValueError: no (rank 0, exit code 1); not tried again: it fails at once each time"),
+        (Cause.USER_CODE, 1, "rank 0 ended with exit code 1: as agents of before told it"),
+    ):
+        job = after(running(), TaskEnded(1, 0, Outcome(exit_code=code, cause=cause, detail=detail)))
+        yield f"failed, {detail[:20]}", explain_state(replace(job, state=State.FAILED))
     for cause in Cause:
         outcome = Outcome(exit_code=3, cause=cause, detail="the evidence")
         job = after(running(), TaskEnded(1, 0, outcome))

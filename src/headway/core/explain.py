@@ -5,6 +5,8 @@ Data in, words out. The same sentence appears in the CLI, the API and the dashbo
 
 from __future__ import annotations
 
+import re
+
 from headway.core.job.causes import TABLE
 from headway.core.job.lifecycle import only_saves, place_kept
 from headway.core.job.retry import lost_what, standing, times
@@ -12,10 +14,17 @@ from headway.core.model import Attempt, Cause, Job, State
 from headway.core.scheduling.scheduler import Waiting
 from headway.core.scheduling.shares import Short
 from headway.core.steps import STEP, explain_resume, named
-from headway.core.units import show_duration, show_size
+from headway.core.units import show_duration, show_size, show_time
 
 SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL"}
 SIGNALS |= {11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ"}
+
+
+# How agents tell of the rank that failed: `ValueError: no data (rank 0, exit code 3)`, `rank 0 was ended by SIGSEGV`.
+RANK = re.compile(
+    r"\(rank \d+(?: on [^\s,)]+)?, (?:exit code \d+|SIG[A-Z]+\d?|signal \d+)\)"
+    r"|^rank \d+(?: on [^\s,)]+)? (?:ended with exit code \d+|was ended by (?:SIG[A-Z]+\d?|signal \d+))"
+)
 
 
 def explain_waiting(job: Job, waiting: Waiting, now: float = 0.0) -> str:
@@ -30,7 +39,7 @@ def explain_waiting(job: Job, waiting: Waiting, now: float = 0.0) -> str:
         array, runs, most = waiting.array
         full = f"waits: {runs} of array {array} {'has a place' if runs == 1 else 'have places'}, and {most} may at once"
         said = "; ".join([full, *_outlook(job, waiting, now)])
-        return f"{said} ({explain_cause(job)})" if job.cause else said
+        return f"{said}, after: {explain_cause(job)}" if job.cause else said
     parts = []
     if waiting.ahead:
         parts.append(f'{_ordinal(waiting.ahead + 1)} in queue "{job.spec.queue}"')
@@ -54,9 +63,9 @@ def _no_matter_of_room(job: Job, waiting: Waiting, now: float) -> str:
         return f"for the end of {', '.join(waiting.after[:3])}{more}"
     if waiting.backing_off_s > 0:
         so_far = f"; it {explain_losses(job)}" if job.losses.platform > 1 else ""
-        return f"tries again in {show_duration(waiting.backing_off_s)} ({explain_cause(job)}{so_far})"
+        return f"tries again in {show_duration(waiting.backing_off_s)}, after: {explain_cause(job)}{so_far}"
     if waiting.until is not None:
-        return f"will not start before {show_duration(waiting.until - now)} from now"
+        return f"will not start before {show_time(waiting.until)}, in {show_duration(waiting.until - now)}"
     if waiting.no_nodes:
         coming = waiting.coming or "no node has called home yet (headway pool ls shows where nodes come from)"
         return f"needs {wants(job)}; {coming}"
@@ -106,7 +115,7 @@ def _outlook(job: Job, waiting: Waiting, now: float) -> list[str]:
     elif waiting.starts_unknown:
         parts.append("how long the others will run is unknown")
     if deadline is not None and (deadline < now or (at is not None and at > deadline)):
-        parts.append("too late for its deadline")
+        parts.append(f"too late for its deadline, {show_time(deadline)}")
     if waiting.change:
         parts.append(f"with {waiting.change} it would start now")
     return parts
@@ -133,6 +142,10 @@ def explain_cause(job: Job) -> str:
 
 
 def _ended(who: str, cause: Cause, exit_code: int | None, detail: str) -> str:
+    of_a_rank = RANK.search(detail)
+    if of_a_rank:
+        which = "" if cause in (Cause.USER_CODE, Cause.CRASHED) else f", which {TABLE[cause].says}"
+        return f"{detail[: of_a_rank.end()]} in {who}{which}{detail[of_a_rank.end() :]}"
     said = f"{who} {TABLE[cause].says}"
     if cause is Cause.USER_CODE and exit_code is not None:
         said += f" with exit code {exit_code}"

@@ -6,6 +6,7 @@ Reading and showing only; what a value is for is the caller's business.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from headway.core.errors import BadInput
 
@@ -66,6 +67,11 @@ def show_duration(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def show_time(at: float) -> str:
+    """`2030-01-31 18:00 UTC`: a moment, to the minute."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def show_size(count: int) -> str:

@@ -5,6 +5,7 @@ Pure. The causes are the words of the server's table; what follows from them is 
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from headway_wire import causes
@@ -68,16 +69,18 @@ def _no_room(failed: Exit, place: str) -> str:
 def _name(exits: Sequence[Exit], failed: Exit | None, tail: str) -> TaskOutcome:
     if failed is None:
         return TaskOutcome(0) if exits else lost(exits)
+    from headway_agent.decide import symptoms
+
     if failed.ours or failed.oom or failed.note or failed.signal == SIGKILL or failed.exit_code == SHELL_SIGKILL:
         cause, finding = _plain_cause(failed), None
     else:
-        from headway_agent.decide import symptoms
-
         finding = symptoms.find(failed.exit_code, failed.signal, tail)
         cause = finding.cause if finding else _plain_cause(failed)
     line = finding.line if finding else ""
     if not line and failed.signal is None:
-        line = last_line(tail)
+        line = symptoms.said_last(tail)
+        rank = symptoms.failing_rank(tail)
+        failed = failed if rank is None else dataclasses.replace(failed, rank=rank)
     outcome = TaskOutcome(failed.exit_code, failed.signal, failed.rank, cause, _detail(failed, cause, line))
     if finding is None:
         return outcome
@@ -157,18 +160,13 @@ def _detail(failed: Exit, cause: str, line: str) -> str:
         return "its lease ran out: the node had no contact with the server"
     if cause == causes.CANCELLED:
         return "stopped on request"
-    if failed.signal is not None:
-        said = f"rank {failed.rank} was ended by {SIGNAL_NAMES.get(failed.signal, f'signal {failed.signal}')}"
-        return (f"{said}: {line}" if line else said)[:DETAIL_CHARS_MAX]
-    said = f"rank {failed.rank} ended with exit code {failed.exit_code}"
-    return (f"{said}: {line}" if line else said)[:DETAIL_CHARS_MAX]
-
-
-def last_line(tail: str) -> str:
-    for line in reversed(tail.splitlines()):
-        if line.strip():
-            return line.strip()
-    return ""
+    signal = SIGNAL_NAMES.get(failed.signal or 0, f"signal {failed.signal}")
+    if not line:
+        how = f"ended with exit code {failed.exit_code}" if failed.signal is None else f"was ended by {signal}"
+        return f"rank {failed.rank} {how}"
+    # The error first: what follows it in a narrow table may be cut.
+    who = f" (rank {failed.rank}, {signal if failed.signal is not None else f'exit code {failed.exit_code}'})"
+    return line[: DETAIL_CHARS_MAX - len(who)] + who
 
 
 def were_cut_off(exits: Sequence[Exit]) -> bool:

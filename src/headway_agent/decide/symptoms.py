@@ -142,7 +142,11 @@ EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::|$)")
 BARE_ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?::|$)")
 TRACEBACK = "Traceback (most recent call last):"
 PREFIX = re.compile(r"^(?:\[(?:rank|default)?\s?\d+\](?::|\s)\s?|\(\w+ pid=\d+[^)]*\)\s)")
-ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# What a terminal would obey and a reader need not see: colours, titles, links, and other control characters.
+ANSI = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])|[\x00-\x08\x0b-\x1f\x7f]"
+)
+OF_MPI = re.compile(r"^headway: rank (\d+) ended with exit code \d+$")  # Told by launch/mpi.py, behind all else.
 _compiled: dict[str, re.Pattern[str]] = {}
 
 
@@ -212,8 +216,16 @@ def _shell_signal(exit_code: int | None) -> int:
     return number if number in SIGNAL_NAMES else 0
 
 
-def last_line(tail: str) -> str:
-    for line in reversed(tail.splitlines()):
-        if line.strip():
-            return line.strip()
-    return ""
+def said_last(tail: str) -> str:
+    """What a rank that failed said of it: its last exception if that is not long ago, else its last line."""
+    lines = [line for line in clean(tail) if not OF_MPI.match(line)]
+    _, at = last_error(lines)
+    if at >= 0 and len(lines) - at <= FRESH_LINES:
+        return lines[at].strip()
+    return lines[-1].strip() if lines else ""
+
+
+def failing_rank(tail: str) -> int | None:
+    """The rank that mpirun saw failing, where it is mpirun that we started."""
+    found = OF_MPI.match((clean(tail[-LINE_CHARS_MAX:]) or [""])[-1])
+    return int(found[1]) if found else None

@@ -110,3 +110,29 @@ def test_a_stall_is_warned_of_at_half_the_time_and_dumped_before_its_end() -> No
     assert judge(watch, Sample(signs=2), 1120)[0].do == "warn"
     (stop,) = judge(watch, Sample(signs=2), 1160)
     assert (stop.do, stop.cause, stop.dump, stop.grace_s) == ("stop", "stalled", True, 5)
+
+
+@pytest.mark.parametrize(
+    ("tail", "detail"),
+    [
+        ("starting\nValueError: bad shape\n", "ValueError: bad shape (rank 0, exit code 3)"),
+        (
+            "Traceback (most recent call last):\n  File x\nmy.errors.Bad: no\ncleaning up\nbye\n",
+            "my.errors.Bad: no (rank 0, exit code 3)",
+        ),
+        ("\x1b[31;1mfatal:\x1b[0m bad \x1b]8;;http://x\x07link\x1b]8;;\x07\n", "fatal: bad link (rank 0, exit code 3)"),
+        ("  3%|▎ |\r100%|███|\r\nfailed to open\x07\n\n", "failed to open (rank 0, exit code 3)"),
+        ("ValueError: handled\n" + "line\n" * 30 + "the end\n", "the end (rank 0, exit code 3)"),
+        ("", "rank 0 ended with exit code 3"),
+        ("ValueError: x\nheadway: rank 5 ended with exit code 3\n", "ValueError: x (rank 5, exit code 3)"),
+        ("headway: rank 5 ended with exit code 3\n", "rank 5 ended with exit code 3"),
+        ("e" * 500, "e" * 278 + " (rank 0, exit code 3)"),
+    ],
+)
+def test_the_error_comes_first_and_without_colours(tail: str, detail: str) -> None:
+    assert name_outcome([Exit(0, 3)], tail).detail == detail
+
+
+def test_a_signal_is_named_with_its_rank() -> None:
+    assert name_outcome([Exit(0, None, 11)], "a line").detail == "rank 0 was ended by SIGSEGV"
+    assert name_outcome([Exit(1, None, 40)], "").detail == "rank 1 was ended by signal 40"

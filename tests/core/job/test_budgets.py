@@ -116,7 +116,7 @@ def test_why_and_describe_say_how_much_is_left() -> None:
     so_far = "lost its machine 4 times without a new step (limit 20); lost its machine 4 times within a day (limit 7)"
     assert explain_losses(job) == so_far
     said = explain_waiting(job, Waiting(backing_off_s=5.0), NOW)
-    assert said == f"waits: tries again in 5.0 s (attempt 4 lost its node: it is gone; it {so_far})"
+    assert said == f"waits: tries again in 5.0 s, after: attempt 4 lost its node: it is gone; it {so_far}"
     job = attempt(job, NOW, committed=3)
     assert explain_losses(job) == "lost its machine 4 times within a day (limit 7)", "it has moved on since"
 

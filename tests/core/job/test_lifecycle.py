@@ -426,6 +426,8 @@ def test_a_gang_names_the_rank_that_failed_first_with_its_node() -> None:
     ended = after(gang, *ends)
     assert (ended.state, ended.cause) == (State.FAILED, Cause.USER_CODE)
     assert ended.detail == "rank 2 on n3 ended with exit code 1: boom"
+    told = failing(0, NOW - 1, "error on rank 0 (rank 0, exit code 1)")
+    assert after(gang, TaskEnded(1, 0, told)).detail == "error on rank 0 (rank 0 on n1, exit code 1)"
     assert after(gang, ends[0]).detail == "rank 0 on n1 ended with exit code 1: boom"
 
 

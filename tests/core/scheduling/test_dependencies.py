@@ -14,6 +14,7 @@ from headway.core.scheduling.dependencies import cycle_in
 from headway.core.scheduling.scheduler import plan, view_of, why_waiting
 from headway.core.scheduling.view import View
 from headway.core.spec.scheduling import After, Wishes
+from headway.core.units import show_time
 from tests.builders import NOW, a_job, a_node, cancelled, failed, running, succeeded
 
 
@@ -155,7 +156,8 @@ def test_a_start_time_is_waited_for() -> None:
     view = view_of([job], [a_node()])
     assert view.next_wake() == NOW + 60
     assert ready(view) == []
-    assert explain_state(job, why_waiting(job, view, NOW), NOW) == "waits: will not start before 1 m 00 s from now"
+    said = explain_state(job, why_waiting(job, view, NOW), NOW)
+    assert said == f"waits: will not start before {show_time(NOW + 60)}, in 1 m 00 s"
     assert ready(view, NOW + 60) == ["j1"]
 
 

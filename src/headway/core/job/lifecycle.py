@@ -285,8 +285,11 @@ def _told(attempt: Attempt, task: Task) -> str:
     said = _with_labels(outcome)
     if len(attempt.tasks) == 1 or not said:
         return said
-    rank = f"rank {outcome.rank} "
-    return said.replace(rank, f"{rank}on {task.node} ", 1) if said.startswith(rank) else f"{task.node}: {said}"
+    rank = f"rank {outcome.rank}"
+    before, found, after = said.rpartition(f"({rank}, ")
+    if found:
+        return f"{before}({rank} on {task.node}, {after}"
+    return said.replace(rank, f"{rank} on {task.node}", 1) if said.startswith(f"{rank} ") else f"{task.node}: {said}"
 
 
 def _first_to_fail(job: Job) -> Job:
