@@ -71,7 +71,7 @@ def test_how_jobs_end_is_told_by_exit_code_and_sentence(home: Home) -> None:
     home.script("bad.py", "def oops(:\n")
     home.script("boom.py", "raise ValueError('no data')\n")
     for words, code, said in (
-        (["boom.py"], 100, "failed with exit code 1"),
+        (["boom.py"], 100, "failed: ValueError: no data (rank 0, exit code 1) in attempt 1"),
         (["bad.py"], 100, "syntax error"),
         (["--", "sh", "-c", "exit 7"], 100, "exit code 7"),
         (["--exit-code-from-job", "--", "sh", "-c", "exit 7"], 7, "exit code 7"),

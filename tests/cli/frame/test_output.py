@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -28,7 +29,7 @@ def jobs(fake: FakeServer) -> FakeServer:
         attempt=2,
         cause="user_code",
         exit_code=3,
-        sentence="failed: attempt 2 failed with exit code 3: ValueError: no data",
+        sentence="failed: ValueError: no data (rank 0, exit code 3) in attempt 2",
         hint="the log's last lines show the error",
         tags={"team": "vision"},
         retries={"user": 1, "platform": 1, "capacity": 0},
@@ -38,11 +39,23 @@ def jobs(fake: FakeServer) -> FakeServer:
         "workdir": "/home/me/my code",
         "retries": 1,
         "resources": {"cpus": 4.0, "memory": 2**34, "gpus": 2},
+        "params": {"lr": 0.5},
+        "env": {"A": "private", "PATH": "/bin"},
+        "secrets": {"HF_TOKEN": "hf-token", "KEY": {"name": "gcp-key", "file": True}},
+        "inputs": {"data": {"url": "s3://bucket/data", "sha256": ""}},
+        "volumes": {"scratch": "/scratch"},
+        "outputs": ["results"],
+        "max_duration": 21600.0,
+        "grace": 60.0,
+        "limits": {"open_files": None, "output": 2**30, "stalled_after": 1800.0, "pending": None, "pin_cpus": False},
+        "after": [{"job": "k3x9m2pq", "when": "ok", "each": False}, {"job": "other", "when": "any", "each": False}],
+        "deadline": now + 7200,
     }
-    failed["spec"]["command"] = ["/usr/bin/python3", "train.py", "--note", "two words"]
+    failed["seed"] = 7
+    failed["spec"]["command"] = ["/usr/bin/python3", "train.py", "--note", "two words", "--lr=0.1"]
     times = {"started_at": now - 3600, "ended_at": now - 1800}
     failed["attempts"][0] |= {**times, "sentence": "attempt 1 lost its node"}
-    failed["attempts"][1] |= {**times, "sentence": "attempt 2 failed with exit code 3", "exit_code": 3}
+    failed["attempts"][1] |= {**times, "sentence": failed["sentence"][8:], "exit_code": 3}
     fake.add("zz8yx7wv", state="running", name="llama", sentence="runs: attempt 1 on local-1")
     waiting = "waits: needs 8 gpus; 1 node: lacks gpus"
     fake.add("q2w3e4r5", state="queued", name="big", attempt=0, sentence=waiting)
@@ -74,7 +87,8 @@ def test_an_empty_list_says_so_to_people_only(fake: FakeServer, headway: Callabl
 
 
 def test_describe_for_people(jobs: FakeServer, headway: Callable, golden: Callable) -> None:
-    golden("describe.txt", headway("describe", "a7bc4d2e").out)
+    said = headway("describe", "a7bc4d2e").out
+    golden("describe.txt", re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2030-01-31 18:00:00", said))
     assert headway("describe", "a7bc4d2e", "--json").json["exit_code"] == 3
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.cli.frame.output import Output
+from headway.cli.screen import job_words as words
 from headway.core.errors import BadInput
 from headway.core.steps import STEP, named
 from headway.core.units import show_duration, show_size
@@ -131,16 +132,28 @@ def job(output: Output, detail: Shown, now: float) -> str:
         ("state", output.paint(detail["state"])),
         ("why", detail["sentence"]),
         ("hint", detail.get("hint") or ""),
-        ("command", " ".join(_quote(word) for word in spec.get("command", ()))),
+        ("command", words.command(spec)),
         ("workdir", spec.get("workdir") or ""),
         ("bundle", _bundle(spec)),
         ("packages", _environment(spec)),
-        ("params", ", ".join(f"{key}={value}" for key, value in dict(spec.get("params") or {}).items())),
+        ("params", words.pairs(spec.get("params"))),
+        ("seed", "" if detail.get("seed") is None else str(detail["seed"])),
+        ("env", words.env(spec)),
+        ("secrets", words.secrets(spec)),
+        ("inputs", words.inputs(spec)),
+        ("volumes", words.places(spec.get("volumes"))),
+        ("outputs", words.names(spec.get("outputs") or ())),
         ("needs", _needs(spec)),
+        ("limits", words.limits(spec)),
+        ("after", words.after(spec)),
+        ("not before", words.moment(spec.get("start_at"), now)),
+        ("deadline", words.deadline(detail, spec, now)),
         ("project", f"{detail['project']}, queue {detail['queue']}, priority {detail['priority']}"),
         ("user", detail.get("user") or ""),
-        ("tags", ", ".join(f"{key}={value}" for key, value in dict(detail.get("tags") or {}).items())),
-        ("submitted", f"{show_duration(now - detail['submitted_at'])} ago{_by_call(detail)}"),
+        ("tags", words.pairs(detail.get("tags"))),
+        ("submitted", words.moment(detail["submitted_at"], now) + _by_call(detail)),
+        ("started", words.moment(detail.get("started_at"), now)),
+        ("ended", words.moment(detail.get("ended_at"), now)),
         ("ran", ran(detail, now)),
         ("retries", _retries(detail, spec)),
         ("retry of", detail.get("retry_of") or ""),
@@ -379,12 +392,6 @@ def _kept(found: Any) -> str:
         count = int(found["files"])
         return f"{count} {'file' if count == 1 else 'files'}, {show_size(int(found.get('bytes') or 0))}"
     return ""
-
-
-def _quote(word: str) -> str:
-    import shlex
-
-    return shlex.quote(word)
 
 
 def _by_call(detail: Shown) -> str:
