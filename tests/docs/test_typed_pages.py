@@ -15,7 +15,12 @@ from tests.docs.typed_page import Reader, fits, plain, steps
 from tests.living import PATIENT, Living
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["tutorial/first-job.md", "tutorial/keep-your-progress.md", "how-to/python.md"]
+PAGES = [
+    "tutorial/first-job.md",
+    "tutorial/keep-your-progress.md",
+    "how-to/python.md",
+    "how-to/environment-of-a-job.md",
+]
 
 
 @pytest.fixture
