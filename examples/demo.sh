@@ -70,7 +70,7 @@ show headway describe "$job"
 log=$(headway logs "$job" 2>/dev/null)
 [ "$(grep -c '^pid ' <<<"$log")" = 1 ] || fail "the training was started more than once"
 [ "$(sed -n 's/^pid \([0-9]*\),.*/\1/p' <<<"$log")" = "$rank" ] || fail "the rank is another process than before"
-[ "$(headway checkpoints "$job" -q | head -n 1)" = "$steps" ] || fail "its last checkpoint is not that of step $steps"
+[ "$(headway checkpoint ls "$job" -q | head -n 1)" = "$steps" ] || fail "its last checkpoint is not that of step $steps"
 diff <(sed -n 's/^step *\([0-9]*\) .*/\1/p' <<<"$log") <(seq "$steps") >/dev/null ||
 	fail "the log does not hold the steps 1 to $steps exactly once:
 $log"

@@ -262,14 +262,14 @@ class _Handler(BaseHTTPRequestHandler):
         if what.startswith("checkpoints/") and what.endswith("/files"):
             step = int(what.split("/")[1])
             paths = [path for each in fake.checkpoints.get(ref, []) if each["step"] == step for path in each["paths"]]
-            return _json({"files": [{"task": 0, "path": path, "size": 1} for path in paths]})
+            return _json({"files": [_file(path, fake.contents.get(path, b"x")) for path in paths]})
         if what == "visits":
             return _json({"type": "not-allowed", "detail": "nobody visits here"}, 403)
         if what.startswith("diff/"):
             return _json({"code": {}, "params": {"lr": [0.1, 0.2]}, "results": {"exit_code": [0, 1]}})
         if what == "artifacts":
             return _json({"artifacts": fake.artifacts.get(ref, [])})
-        if what == "artifacts/raw":
+        if what == "artifacts/raw" or (what.startswith("checkpoints/") and what.endswith("/raw")):
             content = fake.contents[query["path"]]
             asked = self.headers.get("Range")
             if asked:
@@ -325,6 +325,12 @@ class _Handler(BaseHTTPRequestHandler):
             "Headway-Done": "true" if done else "false",
         }
         return 200, headers, data
+
+
+def _file(path: str, content: bytes) -> dict[str, Any]:
+    halves = [each for each in (content[: len(content) // 2], content[len(content) // 2 :]) if each]
+    parts = [{"size": len(each), "sha256": hashlib.sha256(each).hexdigest()} for each in halves]
+    return {"task": 0, "path": path, "size": len(content), "parts": parts}
 
 
 def _json(value: Any, status: int = 200) -> tuple[int, dict[str, str], bytes]:

@@ -113,4 +113,4 @@ def test_what_the_node_suggests_is_better_than_what_the_cause_alone_tells() -> N
     outcome = Outcome(exit_code=1, rank=0, cause=Cause.USER_CODE, suggestion="raise limits.open_files")
     assert hint_for(after(running(), TaskEnded(1, 0, outcome))) == "raise limits.open_files"
     stalled = after(running(), TaskEnded(1, 0, Outcome(cause=Cause.STALLED)))
-    assert hint_for(stalled).startswith("headway artifacts get j1 ")
+    assert hint_for(stalled).startswith("headway artifact get j1 ")

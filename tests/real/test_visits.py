@@ -160,6 +160,59 @@ def test_a_port_of_the_node_comes_to_this_machine(living: Living) -> None:
     assert other.returncode == 103
 
 
+def test_a_port_of_this_very_machine_is_left_to_the_job(living: Living) -> None:
+    port = _free_port()
+    (living.place / "page.txt").write_text("a page of the job\n")
+    late = f"while [ ! -e go ]; do sleep 0.1; done; exec python3 -m http.server {port} --bind 127.0.0.1"
+    job = running(living, "--", "sh", "-c", late)
+    words = [*HEADWAY, "tunnel", job, str(port)]
+    tunnel = subprocess.Popen(words, env={**os.environ, **living.env}, stderr=subprocess.PIPE)
+    assert tunnel.stderr
+    assert b"runs on this machine" in tunnel.stderr.readline()
+    (living.place / "go").touch()
+
+    def page() -> Any:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/page.txt", timeout=60) as answer:
+                return answer.read()
+        except OSError:
+            return None
+
+    assert wait_until(page, what="the page") == b"a page of the job\n"
+    tunnel.send_signal(signal.SIGINT)
+    assert tunnel.wait(PATIENCE_S) == 0
+    tunnel.stderr.close()
+
+
+def test_files_go_into_a_running_job_and_out_of_it(living: Living) -> None:
+    job = running(living, "--", "sh", "-c", "mkdir -p live/deep; printf a > live/deep/a; exec sleep 600")
+    here = living.place.parent / "here"
+    here.mkdir()
+    big = os.urandom(3_000_000)
+    (here / "big.bin").write_bytes(big)
+    (here / "big.bin").chmod(0o755)
+    living.ok("cp", str(here / "big.bin"), f"{job}:live/sent.bin")
+    assert (living.place / "live/sent.bin").read_bytes() == big
+    assert (living.place / "live/sent.bin").stat().st_mode & 0o777 == 0o755
+    living.ok("cp", str(here), f"{job}:live")
+    assert (living.place / "live/here/big.bin").read_bytes() == big
+    living.ok("cp", f"{job}:live", str(here / "back"))
+    assert (here / "back/deep/a").read_text() == "a"
+    assert (here / "back/sent.bin").read_bytes() == big
+    living.ok("cp", f"{job}:live/deep/a", str(here))
+    assert (here / "a").read_text() == "a"
+    assert not [*living.place.rglob(".headway-cp*"), *here.rglob("*.part")]
+    for source, target, said in (
+        (f"{job}:live/none", str(here), "in its directory"),
+        (str(here / "a"), f"{job}:none/deep/a", "has no directory"),
+        (str(here / "a"), f"{job}:live/deep", ""),
+        (str(here / "none"), f"{job}:x", "no file"),
+    ):
+        done = living.run("cp", source, target)
+        assert (done.returncode == 0) == (not said), done.stderr
+        assert said in done.stderr
+
+
 def test_the_place_of_a_failed_job_is_kept_for_a_look(living: Living) -> None:
     job = living.submit("--hold-on-failure", "10m", "--", "sh", "-c", "echo at work > found; exit 3")
     wait_until(lambda: living.job(job)["state"] == "stopping", what="the failure")

@@ -54,9 +54,9 @@ _CHANGE: Table = {
     "rm": (f"{_HERE}.stop_retry_rm_wait", "rm", "Delete ended jobs and their logs."),
 }
 _FILES: Table = {
-    "artifacts": (f"{_HERE}.artifacts", "artifacts", "List and fetch the files that a job has kept."),
-    "checkpoints": (f"{_HERE}.checkpoints", "checkpoints", "List the checkpoints of a job; pin those to keep."),
-    "cp": (f"{_HERE}.artifacts", "cp", "Copy a file that a job has kept: JOB:PATH DEST."),
+    "artifact": (f"{_HERE}.artifacts", "artifact", "List and fetch the files that a job has kept."),
+    "checkpoint": (f"{_HERE}.checkpoints", "checkpoint", "List, fetch and pin the checkpoints of a job."),
+    "cp": (f"{_HERE}.artifacts", "cp", "Copy files out of a job, or into one that runs: JOB:PATH DEST."),
 }
 _SHARE: Table = {
     "login": (f"{_HERE}.login", "login", "Sign in to a shared server."),
@@ -95,4 +95,4 @@ SECTIONS = with_features(
 COMMANDS: Table = {name: row for table in SECTIONS.values() for name, row in table.items()}
 ALIASES = {"ls": "ps", "cancel": "stop", "kill": "stop", "launch": "run"}
 # Words of former versions, which stay: with no verb after them they list.
-OLD = {"nodes": "node"}
+OLD = {"nodes": "node", "artifacts": "artifact", "checkpoints": "checkpoint"}

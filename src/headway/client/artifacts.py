@@ -6,8 +6,9 @@ A file appears under its name only when it is whole and right; until then it is 
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway.client.code.hash_cache import hash_file
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from headway.client.sdk import Client
 
 Artifact = Mapping[str, Any]
+Pieces = Callable[[int], Iterator[tuple[int, bytes]]]
+"""The bytes of a file from an offset on, each piece with its place."""
 PAUSE_S = 0.5
 
 
 def choose(found: Sequence[Artifact], paths: Sequence[str], attempt: int | None = None) -> list[Artifact]:
-    """Of each path the newest attempt's file; a path may name a directory. One that is not there is an error."""
+    """Of each path the newest attempt's file. A path may be a directory or a pattern; one that fits none is wrong."""
     newest: dict[tuple[int, str], Artifact] = {}
     for each in found:
         key = (int(each.get("task") or 0), str(each["path"]))
@@ -38,11 +41,14 @@ def choose(found: Sequence[Artifact], paths: Sequence[str], attempt: int | None 
     chosen: list[Artifact] = []
     for wanted in paths:
         plain = wanted.strip("/")
-        matching = [each for each in all_of_them if _below(str(each["path"]), plain)]
+        fits = pattern(plain).fullmatch if any(sign in plain for sign in "*?[") else None
+        matching = [
+            each for each in all_of_them if _below(str(each["path"]), plain) or (fits and fits(str(each["path"])))
+        ]
         if not matching:
             near = nearest([str(each["path"]) for each in all_of_them], plain)
             raise NotFound(
-                f'no artifact "{wanted[:200]}"', f'did you mean "{near}"?' if near else "headway artifacts ls JOB"
+                f'no artifact "{wanted[:200]}"', f'did you mean "{near}"?' if near else "headway artifact ls JOB"
             )
         chosen += [each for each in matching if each not in chosen]
     return chosen
@@ -67,6 +73,18 @@ def _is_here(artifact: Artifact, place: str) -> bool:
     wanted = str(artifact.get("sha256") or "")
     same_size = os.path.isfile(place) and os.path.getsize(place) == artifact["size"]
     return bool(wanted) and same_size and hash_file(place) == wanted
+
+
+def pattern(words: str) -> re.Pattern[str]:
+    """`*` and `?` stop at a slash, `**` does not. One without a slash is for names in every directory."""
+    parts = []
+    for sign in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", words, re.DOTALL):
+        if sign.startswith("[") and len(sign) > 1:
+            inner = sign[1:-1].replace("\\", r"\\")
+            parts.append(f"[^{inner[1:]}]" if inner.startswith("!") else f"[{inner}]")
+        else:
+            parts.append({"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(sign) or re.escape(sign))
+    return re.compile(("" if "/" in words else "(?:.*/)?") + "".join(parts), re.DOTALL)
 
 
 def _below(path: str, wanted: str) -> bool:
@@ -101,13 +119,17 @@ def fetch(
         on_bytes(int(artifact["size"]))
         return place
     part = place + ".part"
+
+    def pieces(start: int) -> Iterator[tuple[int, bytes]]:
+        return client.artifact_pieces(job, artifact, start)
+
     try:
         os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
-        _receive(client, job, artifact, part, on_bytes)
+        receive(client, pieces, artifact, part, on_bytes)
         if wanted and hash_file(part) != wanted:
             # The beginning may be left from another file of this name: once more, from nothing.
             os.unlink(part)
-            _receive(client, job, artifact, part, on_bytes)
+            receive(client, pieces, artifact, part, on_bytes)
             if hash_file(part) != wanted:
                 os.unlink(part)
                 raise HeadwayError(f'"{artifact["path"]}" came with another content than its hash says')
@@ -117,14 +139,16 @@ def fetch(
     return place
 
 
-def _receive(client: Client, job: str, artifact: Artifact, part: str, on_bytes: Callable[[int], None]) -> None:
+def receive(client: Client, pieces: Pieces, artifact: Artifact, part: str, on_bytes: Callable[[int], None]) -> None:
+    """Bring all bytes of a file, from where an earlier try broke off; a server that is away is waited for."""
     give_up_at = time.monotonic() + client.link.patience_s
     with open(part, "ab") as file:
         if file.tell() > artifact["size"]:
             file.truncate(0)
+        on_bytes(file.tell())
         while file.tell() < artifact["size"]:
             try:
-                for at, piece in client.artifact_pieces(job, artifact, file.tell()):
+                for at, piece in pieces(file.tell()):
                     if at != file.tell():
                         file.truncate(at)
                         file.seek(at)

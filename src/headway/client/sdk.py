@@ -220,9 +220,17 @@ class Client:
         """The checkpoints that are kept of a job, the newest first."""
         return list(self._json("GET", f"/jobs/{_word(ref)}/checkpoints")["checkpoints"])
 
-    def checkpoint_files(self, ref: str, step: int) -> list[dict[str, Any]]:
-        """The files of one checkpoint, with their sizes."""
-        return list(self._json("GET", f"/jobs/{_word(ref)}/checkpoints/{int(step)}/files")["files"])
+    def checkpoint_files(self, ref: str, step: int, parts: bool = False) -> list[dict[str, Any]]:
+        """What a checkpoint consists of: the first files of each task; with `parts`, all of them, with their hashes."""
+        query = {"parts": "true"} if parts else {}
+        return list(self._json("GET", f"/jobs/{_word(ref)}/checkpoints/{int(step)}/files", query=query)["files"])
+
+    def checkpoint_pieces(
+        self, ref: str, step: int, file: Mapping[str, Any], start: int = 0
+    ) -> Iterator[tuple[int, bytes]]:
+        """The bytes of one file of a checkpoint from an offset on, each piece with its place."""
+        query = {"path": file["path"], "task": file.get("task", 0)}
+        return self.link.pieces(f"/jobs/{_word(ref)}/checkpoints/{int(step)}/raw", query, start)
 
     def pin(self, ref: str, step: int, pinned: bool = True) -> None:
         """Keep a checkpoint whatever the retention says, or no longer."""

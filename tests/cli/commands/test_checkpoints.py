@@ -138,6 +138,98 @@ def test_diff_shows_what_differs(job: str, headway: Callable) -> None:
     assert headway("diff", job, job).out == "code: the same\nparams:\n  lr: 0.1 → 0.2\nresults:\n  exit_code: 0 → 1\n"
 
 
+@pytest.fixture
+def saved(job: str, fake: FakeServer) -> str:
+    for each in fake.checkpoints[job]:
+        each["paths"] = ["model.pt", "optim/state.pt"]
+    fake.checkpoints[job][0]["metrics"] = {"val_loss": 0.5}
+    fake.contents.update({"model.pt": b"weights", "optim/state.pt": b"momentum" * 1000})
+    return job
+
+
+def test_a_checkpoint_is_fetched_by_its_step_or_as_the_best_or_the_last(
+    saved: str, fake: FakeServer, headway: Callable, place: Path
+) -> None:
+    said = headway("checkpoint", "get", "j1@100", "here")
+    assert (said.code, said.out) == (0, "here\n")
+    assert said.err == "headway: checkpoint of j1 at step 100: 2 files, 7.8 KiB\n"
+    assert (place / "here/optim/state.pt").read_bytes() == b"momentum" * 1000
+    fake.asked.clear()
+    assert headway("checkpoint", "get", "j1@100", "here").code == 0
+    assert not any(asked.endswith("/raw") for asked in fake.asked), "what is here and right was fetched again"
+    assert headway("checkpoint", "get", "j1@last").out == "mnist-step-200\n"  # 300 is bad, 400 is not complete.
+    assert headway("checkpoint", "get", "j1@best", "--metric", "val_loss").out == "mnist-step-200\n"
+    said = headway("checkpoint", "get", "j1@best", "--metric", "val_loss", "--mode", "max", "--json")
+    assert said.json["fetched"]["step"] == 100
+    fake.jobs["j1"]["spec"]["checkpoint"] = {"keep_best": {"metric": "val_loss", "mode": "max"}}
+    assert headway("checkpoint", "get", "j1@best").out == "mnist-step-100\n"
+
+
+def test_a_fetched_checkpoint_leaves_files_of_mine_alone(
+    saved: str, fake: FakeServer, headway: Callable, place: Path
+) -> None:
+    (place / "model.pt").write_text("mine")
+    refused = headway("checkpoint", "get", "j1@100", ".")
+    assert (refused.code, (place / "model.pt").read_text()) == (2, "mine")
+    assert "./model.pt would be overwritten; nothing was fetched" in refused.err
+    assert headway("checkpoint", "get", "j1@100", ".", "--force").code == 0
+    assert (place / "model.pt").read_bytes() == b"weights"
+
+
+@pytest.mark.parametrize(
+    ("ref", "code", "message", "hint"),
+    [
+        ("j1@", 2, "not of the form JOB@STEP", "mnist@1200"),
+        ("@100", 2, "not of the form JOB@STEP", ""),
+        ("j1@newest", 2, "not the number of a step", "j1@last"),
+        ("j1@-5", 2, "not the number of a step", ""),
+        ("j1@150", 5, "no complete checkpoint at step 150", "100"),
+        ("j1@400", 5, "no complete checkpoint at step 400", ""),
+        ("j1@best", 2, "by which metric", "--metric val_loss"),
+        ("nope@1", 5, "nope", ""),
+    ],
+)
+def test_a_checkpoint_that_is_not_there_is_named(
+    saved: str, headway: Callable, place: Path, ref: str, code: int, message: str, hint: str
+) -> None:
+    said = headway("checkpoint", "get", ref)
+    assert said.code == code
+    assert message in said.err
+    assert hint in said.err
+
+
+def test_checkpoints_are_pinned_by_the_same_words(saved: str, fake: FakeServer, headway: Callable) -> None:
+    said = headway("checkpoint", "pin", "j1@100", "j1@last", "-q")
+    assert (said.code, said.out) == (0, "j1@100\nj1@200\n")
+    assert [body for body in fake.bodies if body] == [{"pinned": True}, {"pinned": True}]
+    assert headway("checkpoint", "unpin", "j1@100").out == "j1@100 is kept as long as the retention says\n"
+    assert headway("checkpoint", "pin", "j1").code == 2
+
+
+def test_the_words_of_before_still_list(saved: str, headway: Callable) -> None:
+    assert headway("checkpoints", "j1", "--pin", "100").out == headway("checkpoint", "ls", "j1").out
+    assert headway("artifacts", "ls", "j1").code == 0
+
+
+def test_artifacts_are_chosen_by_patterns(job: str, fake: FakeServer, headway: Callable, place: Path) -> None:
+    for path in ("a.pt", "output/b.pt", "output/deep/c.pt", "output/d.csv"):
+        made = {"attempt": 1, "task": 0, "path": path, "size": 1, "sha256": "", "at": time.time()}
+        fake.artifacts.setdefault("j1", []).append(made)
+        fake.contents[path] = b"x"
+
+    def listed(*words: str) -> list[str]:
+        return list(headway("artifact", "ls", "j1", "-q", *words).out.split())
+
+    assert listed("*.pt") == ["a.pt", "output/b.pt", "output/deep/c.pt"]
+    assert listed("output/*.pt") == ["output/b.pt"]
+    assert listed("output/**/*.pt") == ["output/b.pt", "output/deep/c.pt"]
+    assert listed("**/d.csv", "[ab].pt") == ["output/d.csv", "a.pt", "output/b.pt"]
+    assert listed("output/?.csv") == ["output/d.csv"]
+    assert headway("artifact", "get", "j1", "*.gz").code == 5
+    assert headway("artifact", "get", "j1", "deep/*", "-C", "x").code == 5
+    assert headway("artifact", "get", "j1", "output/deep/*", "-C", "x").out == "x/output/deep/c.pt\n"
+
+
 def test_artifacts_are_listed_fetched_and_copied(job: str, fake: FakeServer, headway: Callable, place: Path) -> None:
     for path, content in (("output/model.pt", b"weights"), ("output/plots/a.png", b"png")):
         sha256 = hashlib.sha256(content).hexdigest()

@@ -30,3 +30,20 @@ def test_one_call_can_be_picked(fake: FakeServer, headway: Callable) -> None:
     fake.events = STORY
     assert headway("events", "--request", "turn:1.7", "-q").out == "2\n"
     assert headway("events", "--request", "nobody").out.splitlines()[1:] == []
+
+
+def test_of_one_job_the_id_is_left_out_and_events_are_chosen_by_time_and_kind(
+    fake: FakeServer, headway: Callable
+) -> None:
+    fake.add("j1")
+    fake.events = STORY[:2]
+    assert headway("events", "j1").out.splitlines()[0].split() == ["TIME", "EVENT", "ATTEMPT", "REQUEST", "DETAIL"]
+    assert headway("events", "j1", "--since", "1970-01-01T00:01:41Z", "-q").out == "2\n"
+    assert headway("events", "j1", "--until", "1970-01-01T00:01:40Z", "-q").out == "1\n"
+    assert headway("events", "--kind", "AttemptPlaced", "-q").out == "2\n"
+
+
+def test_following_goes_on_until_the_job_has_ended(fake: FakeServer, headway: Callable) -> None:
+    fake.add("j1", state="succeeded")
+    fake.events = [*STORY[:2], {"seq": 4, "kind": "JobSucceeded", "at": 103.0, "job": "j1", "attempt": 1, "data": {}}]
+    assert headway("events", "j1", "-f", "-q").out.split() == ["1", "2", "4"]

@@ -73,10 +73,10 @@ def _checkpoints(router: APIRouter, services: Services) -> None:
         return JSONResponse({"job": job.id, "step": step, "pinned": pinned})
 
     @router.get("/jobs/{ref}/checkpoints/{step}/files", responses=CHECKPOINT_FILES)
-    async def files(ref: str, step: int, request: Request) -> Response:
-        """What a checkpoint consists of."""
+    async def files(ref: str, step: int, request: Request, parts: bool = False) -> Response:
+        """What a checkpoint consists of: the first files of each task; with `parts` all, with the hash of each part."""
         job = await find_job(services, request, ref)
-        found = await run_in_threadpool(shown.show_checkpoint_files, store, storage, job, step)
+        found = await run_in_threadpool(shown.show_checkpoint_files, store, storage, job, step, parts)
         return JSONResponse({"files": found})
 
     @router.get("/jobs/{ref}/checkpoints/{step}/raw", responses=RAW)

@@ -159,7 +159,7 @@ def find_artifact(
     found = [each for each in store.artifacts(job.id, attempt) if each.path == path]
     found = [each for each in found if task is None or each.task == task]
     if not found:
-        raise NotFound(f'{job.id} has no artifact "{path[:200]}"', f"headway artifacts ls {job.id}")
+        raise NotFound(f'{job.id} has no artifact "{path[:200]}"', f"headway artifact ls {job.id}")
     best = max(found, key=lambda each: (each.attempt, -each.task))
     if len(best.keys) == 1:
         return best, Joined(storage, (FilePiece(best.keys[0], 0, best.size),))
@@ -177,13 +177,18 @@ def _find_whole(store: Store, job: Job, step: int, task: int | None = None) -> W
     return whole
 
 
-def show_checkpoint_files(store: Store, storage: Storage, job: Job, step: int) -> list[dict[str, Any]]:
-    """The files of a checkpoint: of each task that saved, their paths and sizes."""
-    return [
-        {"task": part.task, "path": file["path"], "size": file["size"]}
-        for part in _find_whole(store, job, step).parts
-        for file in json.loads(storage.get(part.key))["files"][:FILES_SHOWN]
-    ]
+def show_checkpoint_files(
+    store: Store, storage: Storage, job: Job, step: int, parts: bool = False
+) -> list[dict[str, Any]]:
+    """The files of a checkpoint: of each task that saved, their paths and sizes; with their parts, all of them."""
+    shown = []
+    for part in _find_whole(store, job, step).parts:
+        files = json.loads(storage.get(part.key))["files"]
+        for file in files if parts else files[:FILES_SHOWN]:
+            pieces = [{"size": each["size"], "sha256": each["sha256"]} for each in file["parts"]] if parts else None
+            one = {"task": part.task, "path": file["path"], "size": file["size"]}
+            shown.append(one if pieces is None else {**one, "parts": pieces})
+    return shown
 
 
 def find_checkpoint_file(store: Store, storage: Storage, job: Job, step: int, task: int, path: str) -> Joined:

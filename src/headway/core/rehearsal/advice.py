@@ -21,7 +21,7 @@ TOO_SHORT = ("give it more to do: a rehearsal preempts it after its second save"
 PRINT_STEPS = ("print the step now and then, such as print(f'step {step}'), and rehearse again",)
 LOAD_THE_STEP = ("load the step (the epoch, the optimizer) from it as well, and not the weights alone",)
 NOT_RESTORED = (
-    "see what was kept: headway checkpoints JOB; with several nodes, every node that saves must have saved",
+    "see what was kept: headway checkpoint ls JOB; with several nodes, every node that saves must have saved",
 )
 STRONGER = ("write it under another name and rename it when it is done, or say so: headway.checkpoint(step)",)
 SAVE_ON_NOTICE = ("if headway.stop_requested(): save and exit, once per step; or save more often",)

@@ -58,7 +58,7 @@ def tunnel(job: str, port: str, output: Output) -> int:
 
     Of what the job itself serves there, such as TensorBoard: headway tunnel JOB 6006.
     """
-    from headway.features.visits.terminal import tunnel_port
+    from headway.features.visits.tunnel import tunnel_port
 
     local, there = read_ports(port)
     return tunnel_port(connect(output), job, output, local, there)
