@@ -88,6 +88,8 @@ def test_what_can_never_run_is_refused_with_the_largest_node(server: Serving) ->
     forced = {**job(resources={"cpus": 64}), "force": True}
     made = server.ok("POST", "/jobs", forced)["job"]
     assert "large enough" in server.ok("GET", f"/jobs/{made['id']}/why")["sentence"]
+    server.ok("PATCH", f"/jobs/{made['id']}", {"priority": 9})
+    assert refused(server, "PATCH", f"/jobs/{made['id']}", {"resources": {"cpus": 65}})[0] == 422
 
 
 def test_a_waiting_job_is_held_changed_and_released(server: Serving) -> None:

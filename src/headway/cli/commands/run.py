@@ -142,16 +142,14 @@ def followed_array(client: Any, array: dict[str, Any], output: Output) -> int:
 
 def show_submitted(output: Output, job: dict[str, Any]) -> int:
     output.show(job, lambda: job["id"], lambda: [job["id"]])
-    if output.form == "table":
-        output.say(f"headway: job {job['id']} ({job['name']}) is submitted; follow it: headway logs -f {job['id']}")
+    output.say(f"headway: job {job['id']} ({job['name']}) is submitted; follow it: headway logs -f {job['id']}")
     return exits.OK
 
 
 def show_array(output: Output, array: dict[str, Any]) -> int:
     output.show(array, lambda: array["id"], lambda: [array["id"]])
-    if output.form == "table":
-        said = f"array {array['id']} of {array['count']:,} jobs is submitted"
-        output.say(f"headway: {said}; they are {array['id']}-0, {array['id']}-1, …; wait: headway wait {array['id']}")
+    said = f"array {array['id']} of {array['count']:,} jobs is submitted"
+    output.say(f"headway: {said}; they are {array['id']}-0, {array['id']}-1, …; wait: headway wait {array['id']}")
     return exits.OK
 
 

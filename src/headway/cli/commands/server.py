@@ -29,7 +29,7 @@ def server() -> None:
     """Start, stop and look at the server of this machine."""
 
 
-@server.command()
+@server.command(epilog=examples("headway server start", "headway server start --foreground --port 8080"))
 @click.option("--foreground", is_flag=True, help="Stay in this terminal, and log to it.")
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=int, help="Port to listen on; 0 takes a free one.")
@@ -61,7 +61,7 @@ def start(output: Output, foreground: bool, host: str | None, port: int | None, 
     return _show(output, running)
 
 
-@server.command()
+@server.command(epilog=examples("headway server stop", "headway server stop --json"))
 @output_options
 def stop(output: Output) -> int:
     """Stop the server. Jobs keep running; their outcome is recorded when it starts again."""
@@ -75,7 +75,7 @@ def stop(output: Output) -> int:
     return exits.OK
 
 
-@server.command()
+@server.command(epilog=examples("headway server restart", "headway server restart --json"))
 @output_options
 def restart(output: Output) -> int:
     """Stop the server and start it again. Running jobs do not notice."""
@@ -130,7 +130,7 @@ def disable(output: Output) -> int:
     return exits.OK
 
 
-@server.command()
+@server.command(epilog=examples("headway server status", "headway server status --json"))
 @output_options
 def status(output: Output) -> int:
     """Show whether the server runs, and its health. Starts nothing."""
@@ -145,7 +145,7 @@ def status(output: Output) -> int:
     return exits.OK
 
 
-@server.command()
+@server.command(epilog=examples("headway server migrate", "headway server migrate --json"))
 @output_options
 def migrate(output: Output) -> int:
     """Migrate the database to this version.
@@ -159,7 +159,7 @@ def migrate(output: Output) -> int:
     return exits.OK
 
 
-@server.command()
+@server.command(epilog=examples("headway server backup monday", "headway server backup monday --allow-missing"))
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--allow-missing", is_flag=True, help="Count it as done although storage has lost or damaged objects.")
 @output_options
@@ -177,7 +177,7 @@ def backup(output: Output, directory: Path, allow_missing: bool) -> int:
     return exits.ERROR if problems and not allow_missing else exits.OK
 
 
-@server.command("rotate-keys")
+@server.command("rotate-keys", epilog=examples("headway server rotate-keys", "headway server rotate-keys --finish"))
 @click.option("--use", "step", flag_value="use", help="Several servers: sign with the new key, which all have by now.")
 @click.option("--finish", "step", flag_value="finish", help="Accept only the newest key from now on.")
 @click.option("--lost", "step", flag_value="lost", help="The key file is gone for good: make another.")
@@ -216,7 +216,7 @@ def _rotated(told: dict[str, Any], step: str) -> str:
     return f"{said}\n{after[step]}" if step in after else said
 
 
-@server.command()
+@server.command(epilog=examples("headway server restore monday", "headway server restore monday --allow-missing"))
 @click.argument("directory", type=click.Path(path_type=Path, exists=True))
 @click.option("--allow-missing", is_flag=True, help="Restore a copy that lacks objects, without those.")
 @output_options

@@ -148,10 +148,11 @@ def wait(jobs: Sequence[str], timeout: float | None, exit_code_from_job: bool, o
         nonlocal worst
         left_s = None if give_up_at is None else max(0.0, give_up_at - time.monotonic())
         array = client.house.array_counts(ref)
-        if array is not None:
-            job: dict[str, Any] = client.house.wait_array(array["id"], left_s)[0]
-        else:
-            job = client.wait(ref, left_s)[0]
+        with output.watch.over(f"waiting for {ref} to end; headway why {ref} tells how far it is"):
+            if array is not None:
+                job: dict[str, Any] = client.house.wait_array(array["id"], left_s)[0]
+            else:
+                job = client.wait(ref, left_s)[0]
         worst = max(worst, exits.for_job(job, exit_code_from_job))
         return job
 

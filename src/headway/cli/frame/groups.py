@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
         if command is None:
             if name.startswith("-"):
                 ctx.fail(f'unknown flag "{name[:80]}" before a command')
-            ctx.fail(f'no command "{name[:80]}"{_near(name, [*self.table, *self.aliases])}')
+            ctx.fail(f'no command "{name[:80]}"{_near(name, [*self.table, *self.aliases, "help"])}')
         if name not in self.old:
             return name, command, args[1:]
         return self.old[name], command, as_verb(ctx, command, args[1:])

@@ -80,8 +80,8 @@ class Output:
                 write(PAINT_OR_UNSEEN.sub(_unless_ours, page))
 
     def say(self, text: str) -> None:
-        """Talk to the person at the terminal; nothing, when quiet or when a program reads."""
-        if not self.quiet and not self.machine:
+        """Talk to the person at the terminal; nothing, when quiet, when names alone are wanted or a program reads."""
+        if not self.quiet and not self.machine and self.form != "name":
             if self._watch is not None:
                 self._watch.clear()
             print(harmless(text, lines=True), file=sys.stderr, flush=True)

@@ -15,6 +15,11 @@ from headway.core.model import Job, JobId, State
 from headway.core.spec.changes import one_of_twins
 from headway.core.spec.job import WORDS, JobSpec, read_spec, show_spec
 
+# None of these can make a job too large for the house, so that one which was accepted with --force keeps its place.
+HARMLESS = frozenset(
+    {"after", "deadline", "estimate", "grace", "hold", "log_max", "name", "priority", "retries", "start_at", "tags"}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeJob:
@@ -31,7 +36,7 @@ class ChangeJob:
             raise Conflict(f"{job.id} is {job.state.value}; only a waiting job can be changed")
         spec = changed_spec(job.spec, self.changes)
         if self.changes.keys() != {"hold"}:
-            spec = check_spec(tx, spec, job.user, force=self.force)
+            spec = check_spec(tx, spec, job.user, force=self.force or self.changes.keys() <= HARMLESS)
         if "after" in self.changes:
             _refuse_circle(tx, job, spec)
         return tx.step(job, SpecChanged(spec))
