@@ -102,6 +102,13 @@ def test_a_waiting_job_is_held_changed_and_released(server: Serving) -> None:
     assert refused(server, "POST", f"/jobs/{made}/hold")[0] == 409
 
 
+def test_a_word_that_is_said_in_two_ways_is_changed_in_both(server: Serving) -> None:
+    made = server.ok("POST", "/jobs", job(hold=True, retry={"max": 1, "platform_max": 3}))["job"]["id"]
+    server.ok("PATCH", f"/jobs/{made}", {"retries": 4})
+    spec = server.ok("GET", f"/jobs/{made}")["spec"]
+    assert (spec["retries"], spec["retry"]["max"], spec["retry"]["platform_max"]) == (4, 4, 3)
+
+
 def test_a_quota_is_part_of_the_evidence(server: Serving) -> None:
     server.ok("PATCH", "/queues/night", {"quota": {"jobs": 1}})
     _, second = (server.ok("POST", "/jobs", job(queue="night"))["job"]["id"] for _ in range(2))

@@ -57,11 +57,13 @@ def _in_order(made: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _follow(client: Any, made: Sequence[dict[str, Any]], output: Output) -> int:
     """One story after another; the exit code tells of the first that did not succeed."""
     from headway.cli.screen.follow import follow
+    from headway.cli.screen.follow_array import follow_array
 
     code = exits.OK
     for each in made:
         if each["array"]:
-            ended = _await_array(client, each, output)
+            output.say(f"headway: array {each['id']} ({each['name']}) of {each['array']:,} jobs")
+            ended = follow_array(client, each["id"], output)
         else:
             output.say(f"headway: job {each['id']} ({each['name']})")
             ended = follow(client, each["id"], output)
@@ -76,11 +78,6 @@ def _await_all(client: Any, made: Sequence[dict[str, Any]], output: Output) -> i
     ended = [job for each in made for job in _ends(client, each)]
     output.show({"jobs": ended}, lambda: "", list)
     return next((code for code in map(exits.for_job, ended) if code), exits.OK)
-
-
-def _await_array(client: Any, array: dict[str, Any], output: Output) -> int:
-    output.say(f"headway: waiting for the {array['array']:,} jobs of array {array['id']} ({array['name']})")
-    return next((code for code in map(exits.for_job, list(_ends(client, array))) if code), exits.OK)
 
 
 def _ends(client: Any, made: dict[str, Any]) -> Iterator[dict[str, Any]]:

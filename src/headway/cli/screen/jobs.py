@@ -204,7 +204,10 @@ def _resumed(attempt: Shown) -> str:
 
 
 def _happened(attempt: Shown) -> str:
-    return str(attempt.get("sentence") or ("ended" if attempt.get("ended_at") else "is under way"))
+    """Its sentence without its number, which stands beside it."""
+    said = str(attempt.get("sentence") or ("ended" if attempt.get("ended_at") else "is under way"))
+    who = f"attempt {attempt['number']}"
+    return said.removeprefix(f"{who} ").replace(f" in {who}", "", 1)
 
 
 def checkpoints(output: Output, found: Sequence[Shown], now: float) -> str:

@@ -52,7 +52,12 @@ def make_jobs(tx: Transaction, specs: Sequence[JobSpec], origin: Origin, force: 
     known: list[JobSpec] = []
     for spec in specs:
         # Large batches share their descriptions: each is checked once.
-        known.append(known[-1] if spec is before else check_spec(tx, spec, origin.user, named, force))
+        try:
+            known.append(known[-1] if spec is before else check_spec(tx, spec, origin.user, named, force))
+        except BadInput as error:
+            if len(specs) == 1:
+                raise
+            raise BadInput(f'job "{spec.name}": {error.message}', error.hint) from None
         before = spec
     if named:
         graph = {id: [each.job for each in spec.wishes.after] for id, spec in zip(ids, known, strict=True)}

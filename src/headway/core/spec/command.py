@@ -21,6 +21,7 @@ SHELL_WORDS |= {"time", "trap", "ulimit", "umask", "unset", "while"}
 # By which flag an interpreter takes a program as text.
 AS_TEXT = {"sh": "-c", "bash": "-c", "dash": "-c", "ksh": "-c", "zsh": "-c", "python": "-c"}
 AS_TEXT |= {"perl": "-e", "ruby": "-e", "node": "-e", "Rscript": "-e"}
+SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 SCRIPTS = (".py", ".sh", ".ipynb")
 
 
@@ -104,6 +105,12 @@ def script_in(command: tuple[str, ...] | list[str]) -> str:
     """The script that a command hands to its interpreter as text; empty where it does not."""
     handed = len(command) > 2 and command[-2] in ("-c", "-e") and "\n" in command[-1].strip()
     return command[-1] if handed or tuple(command[:-1]) == SHELL else ""
+
+
+def shell_script_in(command: tuple[str, ...] | list[str]) -> str:
+    """The script, or the line, that a command hands to a shell; empty where it does not."""
+    handed = len(command) > 2 and re.fullmatch(r"-[a-z]*c", command[-2])
+    return command[-1] if handed and any(word.rsplit("/", 1)[-1] in SHELLS for word in command[:-2]) else ""
 
 
 def name_for(command: tuple[str, ...]) -> str:

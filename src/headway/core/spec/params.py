@@ -7,21 +7,38 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from headway.core.errors import BadInput
 from headway.core.model import Job
-from headway.core.spec.command import script_in
+from headway.core.spec.command import script_in, shell_script_in
 from headway.core.spec.job import JobSpec
 from headway.core.spec.program_words import SEED_MAX, Value
+
+# An option with its value in a line of a shell script: `--lr 0.1`, `--lr=$LR`, `--name "two words"`.
+IN_A_SCRIPT = re.compile(
+    r"""(?<![\w-])--([A-Za-z][\w.-]*)(=|[ \t]+)("[^"\n]*"|'[^'\n]*'|[^\s;|&()<>"'\\-][^\s;|&()<>"'\\]*)"""
+)
 
 
 def command_with(command: Sequence[str], params: Iterable[tuple[str, Value]]) -> list[str]:
     """The command with each parameter's value where its option stands; options that do not stand there stay away."""
     words = list(command)
+    if shell_script_in(words):
+        values = {_plain(name): value for name, value in params}
+        return [*words[:-1], IN_A_SCRIPT.sub(lambda found: _in_script(found, values), words[-1])]
     for name, value in params:
         words = _with(words, _plain(name), value)
     return words
+
+
+def _in_script(found: re.Match[str], values: Mapping[str, Value]) -> str:
+    name = _plain(found[1])
+    if name not in values:
+        return found[0]
+    return f"--{found[1]}{found[2]}{shlex.quote(show_value(values[name]))}"
 
 
 def _with(words: list[str], name: str, value: Value) -> list[str]:
@@ -55,7 +72,8 @@ def refuse_unknown(spec: JobSpec, values: Iterable[str]) -> None:
     """Refuse another value for a parameter that a job does not have: nothing would read it."""
     known = {name for name, _ in spec.progress.params}
     known |= {word.partition("=")[0][2:] for word in spec.command if word.startswith("--") and word != "--"}
-    script = script_in(spec.command)
+    script = script_in(spec.command) or shell_script_in(spec.command)
+    known |= {found[1] for found in IN_A_SCRIPT.finditer(shell_script_in(spec.command))}
     for name in values:
         if _plain(name) in map(_plain, known) or variable(name) in script:
             continue
