@@ -37,7 +37,9 @@ if TYPE_CHECKING:  # For editors and type checkers; _PLACES says the same to the
         stop_requested,
     )
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    __version__: str
+_NUMBER = "0.1.0"  # Of the next release. What is installed from a build says more: hatch_build.py.
 
 __all__ = [
     # Jobs.
@@ -81,6 +83,12 @@ if not TYPE_CHECKING:  # A checker knows the names from above, and should compla
 
     def __getattr__(name: str) -> Any:
         """`headway.submit` and its like are loaded when they are first asked for: importing headway stays cheap."""
+        if name == "__version__":
+            try:
+                from headway import _version  # Only a build has it.
+            except ImportError:
+                return _NUMBER
+            return _version.VERSION
         if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module

@@ -43,6 +43,7 @@ def start(output: Output, foreground: bool, host: str | None, port: int | None, 
     _not_elsewhere(resolved)
     running = embedded.read_running(home)
     if foreground:
+        embedded.need_linux()
         if running:
             raise ServerTaken(
                 f"a server owns {home.state} already: {running.url}, pid {running.pid}", "headway server stop"
@@ -107,6 +108,7 @@ def enable(output: Output, system: bool) -> int:
     """
     from headway.client.connection import boot
 
+    embedded.need_linux()
     _not_elsewhere(settings.load(os.environ))
     home = settings.home_from(os.environ)
     with output.watch.over("waiting for the service manager to start the server"):

@@ -31,6 +31,9 @@ LOG_LINES_SHOWN = 15
 LOOK_EVERY_S = 0.02
 BROUGHT_BACK_S_MAX = 5.0  # So long may a service manager take to start a server again that was killed.
 
+PLATFORM = sys.platform
+NAMES = {"darwin": "macOS", "win32": "Windows"}
+
 # Servers that this process started; kept so that one that ends is reaped.
 _children: list[subprocess.Popen[bytes]] = []
 
@@ -64,6 +67,16 @@ def locate(resolved: Resolved, home: Home, env: Mapping[str, str], watch: Watch 
         finally:
             watch.end()
     return Address(running.url, token(home, env), ca_file)
+
+
+def need_linux() -> None:
+    """The server, its agents and their keepers stand on Linux (/proc, signals by handle, control groups)."""
+    if not PLATFORM.startswith("linux"):
+        here = NAMES.get(PLATFORM, PLATFORM)
+        raise OperatorError(
+            f"jobs and their server need Linux; on {here} only the command line and the SDK work",
+            "work with a server elsewhere: headway login --server URL",
+        )
 
 
 def _brought_back(home: Home, ca_file: str) -> Running:
@@ -125,6 +138,7 @@ def start(
     home: Home, env: Mapping[str, str], wait_s_max: float, ca_file: str = "", words: Sequence[str] = ()
 ) -> Running:
     """Start the server in the background, wait until it answers, and say what its log says when it does not."""
+    need_linux()
     give_up_at = time.monotonic() + wait_s_max
     with _one_at_a_time(home, give_up_at):
         running = read_running(home)
