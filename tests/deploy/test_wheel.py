@@ -64,6 +64,11 @@ def test_an_sdist_keeps_the_version_that_it_was_made_with(source: Path) -> None:
     assert version(source) == "1.2.3.dev7+gabc"
 
 
+def test_who_builds_may_say_the_version(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_BUILD_VERSION", "2.0.0")
+    assert version(source) == "2.0.0"
+
+
 @pytest.mark.real
 def test_the_wheel_runs_in_an_environment_of_its_own(headway_home: Path, tmp_path: Path) -> None:
     subprocess.run(
