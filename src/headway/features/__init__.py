@@ -11,6 +11,7 @@ NAMES = (
     "bundles",
     "schedules",
     "visits",
+    "usage",
     "secrets",
     "prometheus",
 )

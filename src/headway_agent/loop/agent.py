@@ -49,6 +49,7 @@ from headway_agent.launch import sdk_shim
 from headway_agent.launch.gang_env import HOSTS, go_env, host_file
 from headway_agent.launch.ranks import base_env, launch_of
 from headway_agent.limits import enforce
+from headway_agent.limits.usage_reports import UsageReports
 from headway_agent.loop import upgrade
 from headway_agent.loop.keeper_link import KeeperGone, KeeperLink
 from headway_agent.loop.pace import OLDER_LEADER, PAUSE_S_MAX, WENT_BACK, Line, Pace, Pause, brings, outnumber
@@ -123,7 +124,8 @@ class Agent:
         self.visits = Visits(self.home, node_dir.path, self.log, lambda key: key in self.state.going)
         self.turn = AgentTurn(self, self.state)
         self.happened = self.turn.happened
-        self.state.features = [self.visits, *(make() for make in node_features.MAKERS)]
+        usage = UsageReports(node_dir.path, granted.gpus_granted(), self.inbox.wake)
+        self.state.features = [self.visits, usage, *(make() for make in node_features.MAKERS)]
         self._feature_words = [feature.word for feature in self.state.features]
         self.link = KeeperLink(node_dir, base_env(os.environ))
         self.selector = selectors.DefaultSelector()
