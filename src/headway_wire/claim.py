@@ -135,6 +135,7 @@ class Program(Message):
     log_policies: tuple[LogPolicy, ...] = word(Maybe(Many(Record(LogPolicy)), ()), (), "what its output may say")
     checkpoint: CheckpointWish | None = word(Maybe(Record(CheckpointWish)), None, "how it saves")
     notice_signal: str = word(_TEXT, "", "by which signal its ranks hear that they must end")
+    stdin: str = word(_TEXT, "", "what they read on standard input")
     more: Mapping[str, object] = word(Others(), {}, "words that a newer server says")
 
 

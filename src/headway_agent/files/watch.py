@@ -17,7 +17,7 @@ from headway_agent.files import workdir_notes
 from headway_agent.files.inotify import Watcher
 from headway_agent.files.workdir_notes import Note
 from headway_agent.node import settled_tasks
-from headway_agent.node.directory import boottime_s, write_whole
+from headway_agent.node.directory import STDIN_FILE, boottime_s, write_durably, write_whole
 from headway_agent.prepare import steps
 
 TYPE_CHECKING = False
@@ -82,6 +82,8 @@ class FileWatch:
         asked, key = asked_of(claim.progress, cwd), claim.task
         if asked:
             write_whole(os.path.join(directory, ASKED), asked)
+        if claim.progress.stdin:
+            write_durably(os.path.join(directory, STDIN_FILE), claim.progress.stdin.encode())
         if asked or claim.resume:
             self._asked.add(key)
         dirs = claim.progress.checkpoint.dirs if claim.progress.checkpoint else ()

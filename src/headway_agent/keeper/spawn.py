@@ -101,7 +101,7 @@ def find_program(name: str, path: str) -> str:
 
 def _spawn(program: str, argv: list[str], env: Mapping[str, str], rank: Mapping[str, Any]) -> int:
     actions: list[Any] = [
-        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 0, rank.get("stdin") or "/dev/null", os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, rank["out"], OUTPUT_FLAGS, 0o600),
     ]
     if rank.get("err"):

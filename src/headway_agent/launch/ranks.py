@@ -11,6 +11,7 @@ import signal
 
 from headway_agent.launch import gang_env
 from headway_agent.launch.sdk_shim import search_path
+from headway_agent.node.directory import STDIN_FILE
 from headway_agent.prepare.python_names import names_python
 from headway_wire.tasks import split_key
 
@@ -55,6 +56,7 @@ def launch_of(
         argv = gang_env.torchrun_argv(argv, python, claim.ranks or 1)
     elif launcher == "mpi":
         argv = gang_env.mpi_argv(argv, own, claim, task_dir)
+    stdin = {"stdin": f"{task_dir}/{STDIN_FILE}"} if claim.progress.stdin else {}
     launch: dict[str, Any] = {
         "task": claim.task,
         "grace_s": claim.grace_s,
@@ -68,6 +70,7 @@ def launch_of(
                 "cwd": cwd,
                 "out": f"{task_dir}/rank{first + local}.out",
                 "err": f"{task_dir}/rank{first + local}.err" if split else "",
+                **stdin,
             }
             for local in range(ranks)
         ],

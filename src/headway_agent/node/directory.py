@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+STDIN_FILE = "stdin"  # In a task's directory: what its ranks read, where they were given something to read.
 POLICIES_FILE = "log_policies.json"
 
 SUBDIRECTORIES = ("work", "checkpoints", "output", "sdk")

@@ -40,6 +40,13 @@ class JobCommand(click.Command):
 
 OTHERS = {
     **PACKING,
+    "--stdin": click.option(
+        "-i",
+        "--stdin",
+        "give_stdin",
+        is_flag=True,
+        help="Give the job what is piped to this command; < FILE is anyway.",
+    ),
     "--dry-run": click.option("--dry-run", is_flag=True, help="Print the job as YAML without submitting it."),
     "--force": click.option("--force", is_flag=True, help="Accept it even if nothing here can run it yet."),
 }

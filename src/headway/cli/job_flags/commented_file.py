@@ -31,6 +31,7 @@ SAMPLES: dict[str, Any] = {
     "bundle": True,
     "subdir": "",
     "seed": 7,
+    "stdin": "yes\n",
     "checkpoint": {
         "keep_last": 3,
         "keep_best": {"metric": "val_loss", "mode": "min"},

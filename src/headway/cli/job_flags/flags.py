@@ -21,7 +21,7 @@ from headway.core.spec.words import Flag, Word, Words
 TYPES: dict[str, Any] = {"int": int, "float": float}
 # The order in which people know them. Flags that are not named here come after these.
 FIRST = (
-    "--name", "--cpus", "--mem", "--gpus", "--nodes", "--ranks-per-node", "--env", "--env-all", "--env-file",
+    "--name", "--cpus", "--mem", "--gpus", "--nodes", "--ranks-per-node", "--env", "--env-all", "--env-file", "--stdin",
     "--max-duration", "--max-retries", "--priority", "--queue", "--project", "--pool", "--tag", "--grace",
     "--split-streams", "--workdir", "--dry-run", "--bundle", "--allow-large", "--environment", "--param", "--seed",
     "--input", "--volume", "--outputs", "--checkpoint-keep", "--checkpoint-dir", "--saved-by", "--max-losses",

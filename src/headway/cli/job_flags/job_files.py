@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headway.client.code.prepared_job import PreparedJob
     from headway.core.spec.job import JobSpec
 
-OF_ONE_JOB = {"name": "--name", "after": "--after", "after_each": "--after-each"}
+OF_ONE_JOB = {"name": "--name", "after": "--after", "after_each": "--after-each", "stdin": "standard input"}
 UNKNOWN_KEY = re.compile(r'^(\S+): unknown key "(.+?)"')
 KEY = re.compile(r"^([A-Za-z_][\w.-]*):")
 
@@ -148,15 +148,22 @@ def refuse_unknown(client: Any, jobs: Sequence[FileJob]) -> None:
 
 def describe_all(client: Any, given: dict[str, Any], words: Sequence[str], verbatim: bool) -> list[PreparedJob]:
     """Put file, flags and words together, and check the whole: flags win over the file, for each of its jobs."""
+    from dataclasses import replace
+
+    from headway.cli.job_flags import standard_input
+
     file, sets = given.pop("file"), given.pop("sets")
+    stdin, note = standard_input.given(given.pop("give_stdin"), file == "-")
     packing = packing_given(given)
     jobs = read_jobs(file) if file else []
     if len(jobs) > 1:
-        _refuse_flags_of_one(file, len(jobs), words, given)
+        _refuse_flags_of_one(file, len(jobs), words, {**given, "stdin": stdin})
     if jobs:
         refuse_unknown(client, jobs)
     bases = [deepcopy(job.document.raw) for job in jobs] or [{}]
-    return [_described(client, base, {**packing, **_said(dict(given), base, sets)}, words, verbatim) for base in bases]
+    along = {**packing, **({"stdin": stdin} if stdin else {})}
+    found = [_described(client, base, {**along, **_said(dict(given), base, sets)}, words, verbatim) for base in bases]
+    return [replace(each, notes=(*each.notes, note)) for each in found] if note else found
 
 
 def _said(given: dict[str, Any], base: dict[str, Any], sets: Sequence[str]) -> dict[str, Any]:

@@ -91,6 +91,14 @@ class ProgramSpec:
         schema={"type": ["integer", "null"], "minimum": 0},
         flags=(Flag("--seed", "Random seed. [default: one of its own]", type="int"),),
     )
+    stdin: str = word(
+        "",
+        key="stdin",
+        says="text that each of its ranks reads on standard input, at most 64 KiB",
+        read=inside.read_stdin,
+        schema=TEXT,
+        travels=Travel("stdin"),
+    )
     checkpoint: CheckpointPolicy = word(
         CheckpointPolicy(),
         key="checkpoint",

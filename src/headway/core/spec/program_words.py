@@ -35,6 +35,7 @@ SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGC
 ACTIONS = ("label", "stop_retrying", "exclude_node")
 SAVED_BY = ("auto", "first", "all")
 ENTRIES_MAX = 1000
+STDIN_BYTES_MAX = 64 << 10
 DIRS_MAX = 20
 PLATFORM_MAX = 20
 CAPACITY_MAX = 1000
@@ -453,6 +454,17 @@ def read_resume(raw: Any, what: str) -> ResumeFrom:
     return ResumeFrom(
         _text(raw.get("job"), f"{what}.job", 100), None if step is None else whole(step, f"{what}.step", 0, 2**62)
     )
+
+
+def read_stdin(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise BadInput(f"{what}: expected a text, found {kind_of(value)}")
+    if "\0" in value:
+        raise BadInput(f"{what}: contains a NUL byte")
+    size = text_bytes(value, what)
+    if size > STDIN_BYTES_MAX:
+        raise BadInput(f"{what}: {size:,} bytes; at most {STDIN_BYTES_MAX:,} are taken", "bring it under inputs")
+    return value
 
 
 def read_seed(value: Any, what: str) -> int:
