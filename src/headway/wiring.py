@@ -369,12 +369,15 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
     told = {"mark": place.mark, "dir": storage.local_dir(), "copy": place.copy}
     housekeeping: list[Any] = []
     collecting: list[Any] = []
+    beside: list[Any] = []
 
     def publish(said: Any) -> None:
         services.hub.publish(said)
         for each in housekeeping:
             each.note(said.logs)
             each.dropped(said.loose_keys)
+        for each in beside if said.logs else ():
+            each.heard(said.logs)
         for each in collecting:
             each.dropped(said.dropped)
 
@@ -397,7 +400,7 @@ def new_term(server: Server, epoch: int, on_lost_lead: Callable[[], None], sure:
     collecting.append(Collecting(store, storage, control, also=sweeps))
     also = [collecting[0].collect_unnamed]
     housekeeping.append(Housekeeping(store, storage, control, settings, also=also))
-    beside = [part for feature in features.every for part in feature.lead(office)]
+    beside += [part for feature in features.every for part in feature.lead(office)]
     return Term(server, control, performer, housekeeping[0], dict(office.parts), beside)
 
 

@@ -45,6 +45,13 @@ CALLED_BACK = "called_back"
 HOW = ("settled", "closed", "marker", "renamed", "declared")
 """How it is known that a checkpoint is complete, from the weakest promise to the strongest."""
 
+LOGS = ("out", "err")
+"""The streams of a rank's output that are its log. What others hold is for the features that know them."""
+
+LOGGED, COLLECTED = "logged", "metrics"
+POINTS = (LOGGED, COLLECTED)
+"""The streams that hold points of metrics: what a rank logs itself, and what its agent finds for it."""
+
 STEP = "step"
 NAME_MAX = 200
 KEY_MAX = 1024  # Of an object in storage; what else makes a key good is storage's to say.
@@ -148,7 +155,7 @@ class OutputRange(Message):
 
     task: str = word(_TASK, about="the task")
     rank: int = word(WholeNumber(0, 10**6), about="whose output it is")
-    stream: str = word(Name(8), about="`out` or `err`")
+    stream: str = word(Name(8), about="`out` or `err`; `logged` or `metrics` for points")
     start: int = word(_COUNT, about="the first byte of the stream that is told of")
     end: int = word(_COUNT, about="the first that is not")
     key: str = word(_KEY, about="the object that holds them")

@@ -326,7 +326,7 @@ def test_steps_and_declarations_of_the_sdk_are_told(node: Node) -> None:
     node.start()
     script = (
         'echo x > "$HEADWAY_CHECKPOINT_DIR/model"; '
-        'echo \'{"step": 41, "loss": 1.0}\' >> "$HEADWAY_SDK_DIR/metrics.jsonl"; '
+        'echo \'{"step": 41, "loss": 1.0}\' >> "$HEADWAY_METRICS_FILE"; '
         'echo \'{"step": 40, "path": "model", "metrics": {"loss": 0.5}}\' >> "$HEADWAY_SDK_DIR/declared.jsonl"; exit 1'
     )
     task = node.server.give("job1/1/0", "sh", "-c", script)

@@ -40,10 +40,11 @@ def python(place: Path, program: str, *more: str, **env: str) -> str:
 
 def test_a_bare_interpreter_has_the_sdk(place: Path, tmp_path: Path) -> None:
     program = "import headway; headway.checkpoint(3); headway.log({'loss': 1.0}, step=3); print(headway.__file__)"
-    told = python(place, program, HEADWAY_SDK_DIR=str(tmp_path / "sdk"), HEADWAY_CHECKPOINT_DIR=str(tmp_path))
+    file, more = tmp_path / "sdk/rank0.logged", {"HEADWAY_CHECKPOINT_DIR": str(tmp_path)}
+    told = python(place, program, HEADWAY_SDK_DIR=str(tmp_path / "sdk"), HEADWAY_METRICS_FILE=str(file), **more)
     assert told == str(place / "headway/__init__.py")
     assert '"step": 3' in (tmp_path / "sdk/declared.jsonl").read_text()
-    assert '"loss": 1.0' in (tmp_path / "sdk/metrics.jsonl").read_text()
+    assert '"loss":1.0' in file.read_text()
 
 
 def test_what_the_copy_lacks_is_said_in_a_sentence(place: Path) -> None:

@@ -171,6 +171,7 @@ class SqlConformance(StoreConformance):
         from alembic.migration import MigrationContext
 
         migrate(self.url(place))
+        SqlStore.open(self.url(place), layouts=load().layouts).close()  # It makes what is missing of features.
         database = Database(self.url(place))
         with database.reads.connect() as connection:
             context = MigrationContext.configure(connection, opts={"compare_type": True})

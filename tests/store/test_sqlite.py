@@ -94,6 +94,7 @@ class TestSqliteStore(SqlConformance):
     def test_migrated_tables_are_spelled_like_those_that_are_made_at_once(self, tmp_path: Path) -> None:
         SqlStore.open(f"sqlite:///{tmp_path}/made.db", layouts=load().layouts).close()
         migrate(f"sqlite:///{tmp_path}/migrated.db")
+        SqlStore.open(f"sqlite:///{tmp_path}/migrated.db", layouts=load().layouts).close()
         assert spelled(tmp_path / "made.db") == spelled(tmp_path / "migrated.db")
 
 

@@ -25,6 +25,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(progress, "_metrics", (-1, 0, 0))
     monkeypatch.setattr(progress, "_sure_until", 0.0)
     monkeypatch.setenv("HEADWAY_SDK_DIR", str(tmp_path / "sdk"))
+    monkeypatch.setenv("HEADWAY_METRICS_FILE", str(tmp_path / "sdk/rank0.logged"))
     monkeypatch.setenv("HEADWAY_NOTICE_FILE", str(tmp_path / "notice"))
     monkeypatch.setattr(progress, "_listening", True)
     monkeypatch.setattr(progress, "_signalled", [])
@@ -241,7 +242,7 @@ def test_the_trainer_saves_and_stops_on_notice(job: Path, module: Callable) -> N
     callback.on_save(args, state, control)
     callback.on_log(args, state, control, logs={"loss": 0.5, "text": "x"})
     assert steps(job) == [7]
-    assert json.loads((job / "sdk/metrics.jsonl").read_text())["loss"] == 0.5
+    assert json.loads((job / "sdk/rank0.logged").read_text())["m"]["loss"] == 0.5
     assert ours.resume_path() == str(job / "checkpoints/checkpoint-7")
 
 

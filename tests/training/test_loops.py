@@ -26,6 +26,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "checkpoints").mkdir()
     monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
     monkeypatch.setenv("HEADWAY_SDK_DIR", str(tmp_path / "sdk"))
+    monkeypatch.setenv("HEADWAY_METRICS_FILE", str(tmp_path / "sdk/rank0.logged"))
     monkeypatch.setenv("HEADWAY_NOTICE_FILE", str(tmp_path / "notice"))
     monkeypatch.setattr(progress, "_places", None)
     monkeypatch.setattr(progress, "_signalled", [])

@@ -23,6 +23,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "checkpoints").mkdir()
     monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
     monkeypatch.setenv("HEADWAY_SDK_DIR", str(tmp_path / "sdk"))
+    monkeypatch.setenv("HEADWAY_METRICS_FILE", str(tmp_path / "sdk/rank0.logged"))
     monkeypatch.setenv("HEADWAY_NOTICE_FILE", str(tmp_path / "notice"))
     monkeypatch.setattr(progress, "_places", None)
     monkeypatch.setattr(progress, "_metrics", (-1, 0, 0))
@@ -96,9 +97,21 @@ def test_metrics_are_lines_of_plain_numbers(job: Path, monkeypatch: pytest.Monke
 
     headway.log({"loss": Scalar(), "bad": float("nan")}, step=4)
     headway.log(loss=1)
-    told = lines(job / "sdk/metrics.jsonl")
-    assert [(each["step"], each["loss"]) for each in told] == [(4, 0.25), (5, 1)]
-    assert told[0]["bad"] == "nan"
+    told = lines(job / "sdk/rank0.logged")
+    assert [(each["s"], each["m"]["loss"]) for each in told] == [(4, 0.25), (5, 1)]
+    assert told[0]["m"]["bad"] == "nan"
+    assert "r" not in told[0]
+
+
+def test_a_rank_that_a_launcher_in_the_job_has_made_says_which_it_is(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_line_end", "}\n")
+    monkeypatch.setenv("RANK", "3")
+    headway.log({"loss": 1.0, "step": 2.0}, step=1)
+    headway.log({}, step=2)
+    told = lines(job / "sdk/rank0.logged")
+    assert [(each["s"], each["r"], each["m"]) for each in told] == [(1, 3, {"loss": 1.0, "step": 2.0}), (2, 3, {})]
 
 
 def test_metrics_go_on_when_their_file_was_closed_or_removed_by_somebody(job: Path) -> None:
@@ -106,13 +119,13 @@ def test_metrics_go_on_when_their_file_was_closed_or_removed_by_somebody(job: Pa
     os.close(progress._metrics[0])
     headway.log(loss=2.0, step=2)
     progress._sure_until = 0.0  # A moment later.
-    (job / "sdk/metrics.jsonl").rename(job / "first")
+    (job / "sdk/rank0.logged").rename(job / "first")
     headway.log(loss=3.0, step=3)
-    assert [each["step"] for each in lines(job / "first")] == [1, 2, 3]
+    assert [each["s"] for each in lines(job / "first")] == [1, 2, 3]
     (job / "first").unlink()
     progress._sure_until = 0.0
     headway.log(loss=4.0, step=4)
-    assert [each["step"] for each in lines(job / "sdk/metrics.jsonl")] == [4]
+    assert [each["s"] for each in lines(job / "sdk/rank0.logged")] == [4]
 
 
 @pytest.mark.parametrize("high", [True, False])
@@ -130,7 +143,7 @@ def test_a_file_that_has_the_number_of_the_metrics_gets_no_line(
         assert (other.fileno() == mine) is not high
         headway.log(loss=2.0, step=2)
     assert (job / "model.bin").read_bytes() == b""
-    assert [each["step"] for each in lines(job / "sdk/metrics.jsonl")] == [1, 2]
+    assert [each["s"] for each in lines(job / "sdk/rank0.logged")] == [1, 2]
 
 
 def test_processes_that_are_forked_while_it_is_open_share_the_file(job: Path) -> None:
@@ -143,7 +156,7 @@ def test_processes_that_are_forked_while_it_is_open_share_the_file(job: Path) ->
             os._exit(0)
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
-    assert sorted(each["step"] for each in lines(job / "sdk/metrics.jsonl")) == [0, 1, 2, 3]
+    assert sorted(each["s"] for each in lines(job / "sdk/rank0.logged")) == [0, 1, 2, 3]
 
 
 def test_a_step_in_the_place_of_metrics_is_refused_inside_a_job_and_outside(tmp_path: Path) -> None:
@@ -154,7 +167,7 @@ def test_a_step_in_the_place_of_metrics_is_refused_inside_a_job_and_outside(tmp_
 def test_without_a_step_metrics_go_on_where_the_checkpoint_ended(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_RESUME_STEP", "10")
     headway.log(loss=1)
-    assert lines(job / "sdk/metrics.jsonl")[0]["step"] == 11
+    assert lines(job / "sdk/rank0.logged")[0]["s"] == 11
 
 
 def test_a_notice_is_true_and_counts_down(job: Path) -> None:

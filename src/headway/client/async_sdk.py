@@ -82,6 +82,11 @@ class AsyncClient:
         """Jobs that are submitted again and again; every method is awaited."""
         return Awaited(self, "schedules")
 
+    @property
+    def metrics(self) -> Awaited:
+        """What jobs have logged: series, points and parameters; every method is awaited."""
+        return Awaited(self, "metrics")
+
     async def submit(
         self, job: Described, *args: str | PathLike[str], key: str | None = None, force: bool = False, **wishes: Any
     ) -> AsyncJobHandle:

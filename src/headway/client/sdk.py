@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headway.client.code.prepared_job import Packing, PreparedJob
     from headway.client.selected import SelectedJobs
     from headway.client.story import Chunk
+    from headway.features.metrics.client import Metrics
     from headway.features.schedules.client import Schedules
     from headway.features.secrets.client import Secrets
 
@@ -92,6 +93,13 @@ class Client:
         from headway.features.schedules.client import Schedules
 
         return Schedules(self.link)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What jobs have logged: series, points and parameters."""
+        from headway.features.metrics.client import Metrics
+
+        return Metrics(self.link)
 
     def on_trouble(self, tell: Callable[[str], None]) -> None:
         """Let somebody know when the server does not answer and the call is tried again."""

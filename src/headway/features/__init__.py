@@ -14,4 +14,5 @@ NAMES = (
     "usage",
     "secrets",
     "prometheus",
+    "metrics",
 )

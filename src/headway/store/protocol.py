@@ -341,6 +341,10 @@ class Store(Protocol):
         """The index, in order of attempt, task, rank, stream, start."""
         ...
 
+    def attempts_with_output(self, streams: Sequence[str]) -> list[tuple[JobId, int]]:
+        """The attempts of which the index has a range of a stream of these names, oldest job first. For a start."""
+        ...
+
     def log_ends(self, job: JobId, attempt: int, task: int) -> dict[tuple[int, str], int]:
         """Where the indexed output of each (rank, stream) of a task ends. Trimming the middle does not move it."""
         ...

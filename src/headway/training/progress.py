@@ -18,7 +18,9 @@ _signalled: list[tuple[float, int]] = []
 _listening = False
 _last_step = -1
 # Read once: between two steps of a training each look at the environment costs as much as writing a line.
-_places: tuple[str, str] | None = None
+_places: tuple[str, str, str] | None = None
+# The end of a line of metrics, where this process is another rank than the file is of.
+_line_end = "}\n"
 # The metrics' file, while it is open: its descriptor, device and inode, and until when it need not be looked at again.
 _metrics = (-1, 0, 0)
 _sure_until = 0.0
@@ -138,16 +140,16 @@ def log(metrics: Mapping[str, Any] | None = None, step: int | None = None, **mor
     if type(step) is not int or step < 0:
         step = _next_step(step)
     _last_step = step
-    if not (_places or _where())[0]:
+    if not (_places or _where())[2]:
         return
     # By hand and in one place: it is done at every step, and by then none of it is in the processor's caches.
-    line = "{"
+    line = ""
     for name, value in more.items():
         if type(value) is not float or value - value:
             value = plain(value)
-        line += (_names.get(name) or _name(name)) + (repr(value) if type(value) is float else _json(value)) + ", "
+        line += (_names.get(name) or _name(name)) + (repr(value) if type(value) is float else _json(value)) + ","
     now = time.time()
-    data = f'{line}"step": {step}, "at": {now!r}}}\n'.encode()
+    data = f'{{"s":{step},"t":{now!r},"m":{{{line[:-1]}}}{_line_end}'.encode()
     if now < _sure_until:
         try:
             os.write(_metrics[0], data)
@@ -201,7 +203,7 @@ def _next_step(step: Any) -> int:
 def _name(name: Any) -> str:
     if len(_names) >= NAMES_MAX:
         _names.clear()
-    made = _names[name] = _json(str(name)) + ": "
+    made = _names[name] = _json(str(name)) + ":"
     return made
 
 
@@ -298,11 +300,17 @@ def _bring(source: str, target: str) -> None:
     os.rename(fresh, target)
 
 
-def _where() -> tuple[str, str]:
-    """The folder of the SDK's files, and the file of a notice; empty outside a job."""
-    global _places
+def _where() -> tuple[str, str, str]:
+    """The folder of the SDK's files, the file of a notice, and that of metrics; empty outside a job."""
+    global _places, _line_end
     if _places is None:
-        _places = (os.environ.get("HEADWAY_SDK_DIR") or "", os.environ.get("HEADWAY_NOTICE_FILE") or "")
+        look = os.environ.get
+        metrics = look("HEADWAY_METRICS_FILE") or ""
+        rank = look("RANK") or ""
+        # A launcher in the job (torchrun, mpirun) has made several ranks of the one that it was started as.
+        if rank.isdigit() and os.path.basename(metrics).partition(".")[0] != f"rank{rank}":
+            _line_end = f',"r":{int(rank)}}}\n'
+        _places = (look("HEADWAY_SDK_DIR") or "", look("HEADWAY_NOTICE_FILE") or "", metrics)
     return _places
 
 
@@ -342,7 +350,7 @@ def _write_metrics(data: bytes, now: float) -> None:
     fd, device, inode = _metrics
     try:
         if fd < 0 or not _is_file(fd, device, inode):
-            fd = _raised(_open_to_append(os.path.join(_where()[0], "metrics.jsonl")))
+            fd = _raised(_open_to_append(_where()[2]))
             found = os.fstat(fd)
             _metrics = (fd, found.st_dev, found.st_ino)
         _sure_until = now + SURE_S if fd >= HIGH_FD else 0.0

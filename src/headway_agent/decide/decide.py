@@ -311,7 +311,7 @@ def _over(state: NodeState, task: NodeTask, outcome: TaskOutcome, sizes: Mapping
     """Nothing of it is alive. Its end is told once its output and all that it leaves are in storage."""
     task.over_s = now
     task.sizes = {stream: size for stream, size in sizes.items() if size}
-    task.outcome = replace(outcome, log_bytes=sum(task.sizes.values()))
+    task.outcome = replace(outcome, log_bytes=output_offsets.log_bytes(task.sizes))
     if task.resumable and output_offsets.all_shipped(task) and unconfirmed_files.settled(state, task.key, now):
         enter(state, task, ENDED, now)
     else:

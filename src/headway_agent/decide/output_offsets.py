@@ -9,12 +9,18 @@ from headway_agent.decide import storage_moved, unconfirmed_files
 from headway_agent.decide.facts_and_acts import Settle
 from headway_agent.decide.state import ENDED, OVER, REFUSED, UNPREPARED, Flight, NodeState, NodeTask
 from headway_agent.decide.sync_request import change, enter
+from headway_wire.sync import LOGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Mapping
 
     from headway_agent.decide.facts_and_acts import Act, OutputShrank, Shipped
+
+
+def log_bytes(sizes: Mapping[str, int]) -> int:
+    """How much of a task's output is its log."""
+    return sum(size for slot, size in sizes.items() if slot.rpartition("/")[2] in LOGS)
 
 
 def all_shipped(task: NodeTask) -> bool:

@@ -10,6 +10,7 @@ import json
 import os
 
 from headway_agent.checkpoints import completeness
+from headway_wire.sync import LOGGED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,14 +19,18 @@ if TYPE_CHECKING:
     from headway_agent.files.task_files import TaskFiles
 
 LINE_BYTES_MAX = 1 << 20
+NEWEST_BYTES_MAX = 256 << 10
 REACHED, REACHED_BYTES_MAX = "reached", 100
 
 
 def read_metrics(charge: TaskFiles) -> None:
-    steps = (_step_of(line) for line in map(_said, reversed(_new_lines(charge, "metrics.jsonl"))) if line)
-    last = next((step for step in steps if step is not None), None)  # The newest alone: there may be thousands.
-    if last is not None:
-        charge.knowledge.steps.metrics = last
+    """The newest step that one of its ranks has logged."""
+    for name in _logged_files(charge.directory):
+        lines = map(_said, reversed(_new_lines(charge, name, NEWEST_BYTES_MAX)))
+        steps = (_step_of(line) for line in lines if line)
+        last = next((step for step in steps if step is not None), None)  # The newest alone: there may be thousands.
+        if last is not None:
+            charge.knowledge.steps.metrics = last
 
 
 def read_reached(charge: TaskFiles) -> None:
@@ -42,7 +47,7 @@ def read_reached(charge: TaskFiles) -> None:
 def read_declared(charge: TaskFiles) -> bool:
     """Take in the checkpoints that were declared since the last time. Whether there were any."""
     found = False
-    for line in filter(None, map(_said, _new_lines(charge, "declared.jsonl"))):
+    for line in filter(None, map(_said, _new_lines(charge, "sdk/declared.jsonl"))):
         step = _step_of(line)
         metrics = line.get("metrics")
         path = _relative(str(line.get("path") or "."), charge.checkpoints)
@@ -55,12 +60,25 @@ def read_declared(charge: TaskFiles) -> bool:
     return found
 
 
-def _new_lines(charge: TaskFiles, name: str) -> list[bytes]:
-    """The lines that were written to a file of the SDK since the last call; half a line waits for its rest."""
-    path = f"{charge.directory}/sdk/{name}"
+def _logged_files(directory: str) -> list[str]:
+    try:
+        names = os.listdir(f"{directory}/sdk")
+    except OSError:
+        return []
+    return sorted(f"sdk/{name}" for name in names if name.endswith(f".{LOGGED}"))
+
+
+def _new_lines(charge: TaskFiles, name: str, newest: int = 0) -> list[bytes]:
+    """The lines that were written to a file since the last call; half a line waits for its rest.
+
+    With `newest`, only those at its end, of so many bytes.
+    """
+    path = f"{charge.directory}/{name}"
     start = charge.read_to.get(name, 0)
     try:
         with open(path, "rb") as file:
+            if newest:
+                start = max(start, os.fstat(file.fileno()).st_size - newest)
             file.seek(start)
             data = file.read(LINE_BYTES_MAX * 16)
     except OSError:
@@ -79,7 +97,7 @@ def _said(line: bytes) -> dict[str, Any] | None:
 
 
 def _step_of(line: dict[str, Any]) -> int | None:
-    step = line.get("step")
+    step = line.get("s", line.get("step"))
     return step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
 
 

@@ -13,6 +13,7 @@ from headway_agent.launch import gang_env
 from headway_agent.launch.sdk_shim import search_path
 from headway_agent.node.directory import STDIN_FILE
 from headway_agent.prepare.python_names import names_python
+from headway_wire.sync import LOGGED
 from headway_wire.tasks import split_key
 
 TYPE_CHECKING = False
@@ -66,7 +67,7 @@ def launch_of(
             {
                 "rank": first + local,
                 "argv": argv,
-                "env": dict(common, **_rank_env(first + local, local)),
+                "env": dict(common, **_rank_env(first + local, local, task_dir)),
                 "cwd": cwd,
                 "out": f"{task_dir}/rank{first + local}.out",
                 "err": f"{task_dir}/rank{first + local}.err" if split else "",
@@ -97,8 +98,13 @@ def _argv(argv: Sequence[str], python: str) -> list[str]:
     return [python, *argv[1:]] if python and names_python(argv[0]) else list(argv)
 
 
-def _rank_env(rank: int, local: int) -> dict[str, str]:
-    return {"RANK": str(rank), "LOCAL_RANK": str(local), "HEADWAY_RANK": str(rank)}
+def _rank_env(rank: int, local: int, task_dir: str) -> dict[str, str]:
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local),
+        "HEADWAY_RANK": str(rank),
+        "HEADWAY_METRICS_FILE": f"{task_dir}/sdk/rank{rank}.{LOGGED}",
+    }
 
 
 def _task_env(claim: Claim, task_dir: str, node_gpus: int, address: str) -> dict[str, str]:

@@ -10,15 +10,18 @@ import os
 import zlib
 
 from headway_agent.output import masking
-from headway_wire.sync import OutputRange
+from headway_wire.sync import COLLECTED, LOGGED, LOGS, POINTS, OutputRange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Mapping, Sequence
 
 TASK_BYTES_MAX = 4 << 20  # Per task and round, so that one talker does not keep the others waiting.
+POINTS_BYTES_MAX = 1 << 20  # Of that, for points: they go first, and must not keep the log waiting.
 PACK_BYTES_MAX = 16 << 20
 TAIL_BYTES = 64 << 10
+SDK_DIR = "sdk"
+IN_TASK_DIR = (*LOGS, COLLECTED)
 
 
 class WantedOutput:
@@ -43,16 +46,23 @@ class WantedOutput:
 
 def output_sizes(directory: str) -> dict[str, int]:
     """The size of each output file of a task, by `rank/stream`."""
-    sizes = {}
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                name, dot, stream = entry.name.rpartition(".")
-                if dot and stream in ("out", "err") and name.startswith("rank") and name[4:].isdigit():
-                    sizes[f"{name[4:]}/{stream}"] = entry.stat(follow_symlinks=False).st_size
-    except OSError:
-        pass  # No directory, no output.
+    sizes: dict[str, int] = {}
+    for folder, streams in ((directory, IN_TASK_DIR), (f"{directory}/{SDK_DIR}", (LOGGED,))):
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    name, dot, stream = entry.name.rpartition(".")
+                    is_ours = dot and stream in streams and name.startswith("rank") and name[4:].isdigit()
+                    if is_ours and entry.is_file(follow_symlinks=False):
+                        sizes[f"{name[4:]}/{stream}"] = entry.stat(follow_symlinks=False).st_size
+        except OSError:
+            pass  # No directory, no output.
     return sizes
+
+
+def output_path(directory: str, rank: int, stream: str) -> str:
+    """The file that holds a stream. What ranks log themselves lies with all else that they say."""
+    return f"{directory}/{SDK_DIR}/rank{rank}.{stream}" if stream == LOGGED else f"{directory}/rank{rank}.{stream}"
 
 
 def output_tail(directory: str, rank: int) -> str:
@@ -88,13 +98,16 @@ class Pack:
         room = min(TASK_BYTES_MAX, PACK_BYTES_MAX - self.size)
         if sum(size - wanted.shipped.get(slot, 0) for slot, size in sizes.items()) < wanted.least_bytes:
             return
-        for slot, size in sorted(sizes.items()):
+        points_room = POINTS_BYTES_MAX
+        for slot, size in sorted(sizes.items(), key=_points_first):
             start = wanted.shipped.get(slot, 0)
-            count = min(size - start, room)
+            rank, stream = slot.split("/")
+            is_points = stream in POINTS
+            count = min(size - start, room, points_room if is_points else room)
             self.more = self.more or count < size - start
             if count <= 0:
                 continue
-            path = f"{wanted.directory}/rank{slot.replace('/', '.')}"
+            path = output_path(wanted.directory, int(rank), stream)
             if mask:
                 piece = _read_masked(path, start, count, mask, wanted.sizes is not None and start + count == size)
             else:
@@ -102,13 +115,13 @@ class Pack:
             if len(piece) < count and wanted.sizes is not None and (not mask or start + count == size):
                 self.shrunk.setdefault(wanted.task, dict(sizes))[slot] = start + len(piece)
             if piece:
-                rank, stream = slot.split("/")
                 end, crc32 = start + len(piece), zlib.crc32(piece)
                 self.ranges.append(OutputRange(wanted.task, int(rank), stream, start, end, self.key, self.size, crc32))
                 self.pieces.append(piece)
                 self.size += len(piece)
                 room -= len(piece)
-                if slot == min(sizes, key=_by_rank):
+                points_room -= len(piece) if is_points else 0
+                if slot == _first_log(sizes):
                     self._read_steps(wanted.task, piece)
 
     def _read_steps(self, task: str, piece: bytes) -> None:
@@ -118,6 +131,19 @@ class Pack:
         steps.feed(piece)
         if steps.latest:
             self.printed[task] = steps.latest
+
+
+def _is_points(slot: str) -> bool:
+    return slot.rpartition("/")[2] in POINTS
+
+
+def _points_first(sized: tuple[str, int]) -> tuple[bool, str]:
+    return not _is_points(sized[0]), sized[0]
+
+
+def _first_log(sizes: Mapping[str, int]) -> str:
+    logs = [slot for slot in sizes if not _is_points(slot)]
+    return min(logs, key=_by_rank) if logs else ""
 
 
 def _by_rank(slot: str) -> tuple[int, bool]:

@@ -13,6 +13,7 @@ from itertools import groupby
 from headway.control.state.transaction import Transaction
 from headway.core.job.events import Event
 from headway.store.protocol import LogRange
+from headway_wire.sync import LOGS
 
 Stream = tuple[str, int, int, int, str]
 JOINED_BYTES_MAX = 8 * 2**20
@@ -69,7 +70,7 @@ def note_overgrown(tx: Transaction, fresh: Iterable[LogRange]) -> None:
     """Remember streams that have outgrown their job's limit. They are trimmed soon, once this output is saved."""
     for piece in fresh:
         job = tx.book.jobs.get(piece.job)
-        if job is not None and piece.end > job.spec.log_bytes_max:
+        if job is not None and piece.stream in LOGS and piece.end > job.spec.log_bytes_max:
             tx.book.overgrown.add(stream_of(piece))
 
 

@@ -25,6 +25,7 @@ from headway.core.model import JobId
 from headway.settings import Settings
 from headway.storage.protocol import Storage
 from headway.store.protocol import JobFilter, LogRange, Store
+from headway_wire.sync import LOGS as LOG_STREAMS
 
 log = structlog.get_logger()
 
@@ -83,7 +84,7 @@ class Housekeeping:
     def note(self, ranges: Iterable[LogRange]) -> None:
         """Take note of pieces that were indexed. Called after every commit, so it only counts."""
         with self._lock:
-            for piece in ranges:
+            for piece in (each for each in ranges if each.stream in LOG_STREAMS):
                 counts = self._pieces.setdefault((piece.job, piece.attempt), Counter())
                 counts[piece.task, piece.rank, piece.stream] += 1
 
@@ -174,7 +175,8 @@ class Housekeeping:
             return
         # A small part of the limit, so that trimming finds pieces that are not much larger than what it keeps.
         bytes_max = min(JOINED_BYTES_MAX, found[0].spec.log_bytes_max // 8)
-        for join in to_join(self._store.logs(*ref), least, bytes_max):
+        logs = [piece for piece in self._store.logs(*ref) if piece.stream in LOG_STREAMS]
+        for join in to_join(logs, least, bytes_max):
             try:
                 self._join(join)
             except NotFound as error:

@@ -55,6 +55,8 @@ class Named:
             self.keys.update(json.loads(row["keys"]))
         elif table == "bundles":
             self.bundles.add(manifest_key(row["digest"]))
+        elif row.get("object_key"):  # So a feature's row names an object of its own.
+            self.keys.add(row["object_key"])
 
     def all(self, read: Callable[[str], bytes | None]) -> Iterator[str]:
         """Every key once, manifests before what they name. What a manifest names that cannot be read, nobody knows."""

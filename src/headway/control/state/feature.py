@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headway.core.model import Job, JobId, NodeId
 from headway.core.spec.job import JobSpec
-from headway.store.protocol import Store
+from headway.store.protocol import LogRange, Store
 from headway.store.tables import NO_TABLES, Layout
 
 if TYPE_CHECKING:
@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from headway.control.state.working_copy import WorkingCopy
 
 
-class LeaderPart(Protocol):
+class LeaderPart:
     """Something that works beside a leader for as long as it leads: a thread, as a rule."""
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
+
+    def heard(self, output: Sequence[LogRange]) -> None:
+        """Output of ranks was indexed, of any stream. Called after every commit that did so: it only takes note."""
 
 
 @dataclass(frozen=True)

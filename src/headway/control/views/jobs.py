@@ -22,6 +22,7 @@ from headway.core.job.retry import standing
 from headway.core.model import Attempt, Job, NodeId, State
 from headway.core.spec.job import show_spec
 from headway.store.protocol import JobFilter, LogRange, Store
+from headway_wire.sync import LOGS
 from headway_wire.tasks import task_key
 
 
@@ -100,7 +101,7 @@ def detail(
         "hint": explain.hint_for(job) if job.state in (State.FAILED, State.CANCELLED) else "",
         "retry_of": job.retry_of,
         "request": next((event.request for event in store.events(0, 1, job.id)), ""),
-        "log_bytes": sum(piece.end - piece.start for piece in ranges),
+        "log_bytes": sum(piece.end - piece.start for piece in ranges if piece.stream in LOGS),
     }
 
 
@@ -179,7 +180,8 @@ def log_story(store: Store, job: Job) -> dict[str, Any]:
     """All output there is of a job: per attempt, the files with their size and which bytes are kept."""
     by_attempt: dict[int, list[LogRange]] = {}
     for piece in store.logs(job.id):
-        by_attempt.setdefault(piece.attempt, []).append(piece)
+        if piece.stream in LOGS:
+            by_attempt.setdefault(piece.attempt, []).append(piece)
     shown = []
     for attempt in store.attempts(job.id):
         state = "ended" if attempt.ended_at is not None else "running"

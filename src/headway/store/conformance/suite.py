@@ -377,6 +377,9 @@ class StoreConformance(FileConformance, SetupConformance, SelectionConformance, 
             (1, 0, 0, "err"), (1, 0, 0, "out"), (1, 0, 1, "out"), (1, 1, 0, "out"), (2, 0, 0, "out"),
         ]  # fmt: skip
         assert store.logs("j1", attempt=2) == [ranges[-1]]
+        assert store.attempts_with_output(["out", "metrics"]) == [("j1", 1), ("j1", 2)]
+        assert store.attempts_with_output(["err"]) == [("j1", 1)]
+        assert store.attempts_with_output(["metrics"]) == []
 
     @pytest.mark.parametrize("phase", [Phase.LOST, Phase.RELEASED])
     def test_a_lost_or_released_task_cannot_write_logs(self, store: Store, phase: Phase) -> None:

@@ -283,6 +283,16 @@ class MemoryStore(MemoryFiles, MemorySetup, MemoryAccounts, MemoryTables):
             index = self._logs.get(job, {})
             return [index[at] for at in sorted(index) if attempt is None or index[at].attempt == attempt]
 
+    def attempts_with_output(self, streams: Sequence[str]) -> list[tuple[JobId, int]]:
+        with self._lock:
+            found = {
+                (self._jobs[job].seq, job, entry.attempt)
+                for job, index in self._logs.items()
+                for entry in index.values()
+                if entry.stream in streams
+            }
+            return [(job, attempt) for _, job, attempt in sorted(found)]
+
     def log_ends(self, job: JobId, attempt: int, task: int) -> dict[tuple[int, str], int]:
         with self._lock:
             ends = self._log_ends.get(job, {})

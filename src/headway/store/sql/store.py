@@ -267,6 +267,14 @@ class SqlStore(FileReads, SetupReads, Servers, AccountTables, TableReads):
         with self._reading() as connection:
             return [rows.read_log(row, job) for row in connection.execute(query)]
 
+    def attempts_with_output(self, streams: Sequence[str]) -> list[tuple[JobId, int]]:
+        ranges, jobs = schema.log_ranges.c, schema.jobs.c
+        found = sa.select(ranges.job, ranges.attempt).where(ranges.stream.in_(list(streams))).distinct().subquery()
+        query = sa.select(jobs.id, found.c.attempt).join(found, jobs.seq == found.c.job)
+        with self._reading() as connection:
+            rows_ = connection.execute(query.order_by(found.c.job, found.c.attempt))
+            return [(job, attempt) for job, attempt in rows_]
+
     def log_ends(self, job: JobId, attempt: int, task: int) -> dict[tuple[int, str], int]:
         with self._reading() as connection:
             found = connection.exec_driver_sql(self._sql.log_ends, (rows.plain(job), attempt, task))
