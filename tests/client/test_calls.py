@@ -179,13 +179,19 @@ def test_a_map_is_one_bundle_and_one_request(fake: FakeServer, monkeypatch: pyte
         return [f"j{number}" for number in range(len(raws))]
 
     monkeypatch.setattr("headway.client.sdk.Client.submit_many", batch)
-    executor = headway.Executor(cpus=2, timeout="1h", retries=1)
+    monkeypatch.setenv("WANDB_PROJECT", "vision")
+    monkeypatch.setenv("MY_FLAG", "on")
+    executor = headway.Executor(cpus=2, timeout="1h", retries=1, env={"A": "b"})
     made = executor.map_array(add, [1, 2, 3], [4, 5, 6])
     assert [each.id for each in made] == ["j0", "j1", "j2"]
     assert [raw["command"][1:] for raw in sent] == [["run_call.py", f"calls/{number}.pkl"] for number in range(3)]
     assert {raw["bundle"] for raw in sent} == set(fake.bundles)
     assert sent[0]["resources"] == {"cpus": 2}
     assert (sent[0]["name"], sent[0]["max_duration"], sent[0]["retries"]) == ("add", "1h", 1)
+    assert (sent[0]["env"]["WANDB_PROJECT"], sent[0]["env"]["A"]) == ("vision", "b"), "as in any job"
+    assert "MY_FLAG" not in sent[0]["env"]
+    headway.Executor(executor.client, env_all=True).map_array(add, [1])
+    assert sent[-1]["env"]["MY_FLAG"] == "on"
     assert executor.map_array(add, []) == []
     executor.client.close()
     with pytest.raises(BadInput, match="bundle of its own"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,21 @@ def test_every_public_name_is_there_before_it_is_loaded() -> None:
     assert set(headway._PLACES) == set(headway.__all__)
     for name in headway.__all__:
         assert getattr(headway, name).__doc__, f"headway.{name} says nothing of itself"
+
+
+def test_what_looks_like_a_secret_is_warned_of_where_it_was_submitted(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "abc")
+    with pytest.warns(UserWarning, match="^MY_TOKEN is kept readable") as told:
+        job = headway.submit(["true"], env_all=True)
+    assert told[0].filename == __file__
+    assert fake.jobs[job.id]["spec"]["env"]["MY_TOKEN"] == "abc"
+
+    async def program() -> headway.AsyncJobHandle:
+        async with headway.AsyncClient() as client:
+            return await client.submit(["true"], env_all=True)
+
+    with pytest.warns(UserWarning, match="^MY_TOKEN is kept readable") as told:
+        asyncio.run(program())
+    assert told[0].filename == __file__

@@ -14,7 +14,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from headway.client.call_threads import CALLS_MOST, CallThreads
-from headway.client.sdk import LONG_POLL_S, Client, Described, JobHandle, SeenJob
+from headway.client.sdk import LONG_POLL_S, Client, Described, JobHandle, SeenJob, warn_of
 
 if TYPE_CHECKING:
     from headway.client.code.bundle import ReadBundle, SentBundle
@@ -96,11 +96,19 @@ class AsyncClient:
         the project along, `bundle=False` runs in place; `environment="auto"` makes the packages. The key makes it safe
         to repeat: one key, one job. `force=True` submits what nothing here can run yet.
         """
-        return await self._handle(lambda it: it.submit(job, *args, key=key, force=force, **wishes))
+        prepared = await self.describe(job, *args, **wishes)
+        warn_of(prepared.notes)
+        return await self.submit_prepared(prepared, key, force)
 
     async def describe(self, job: Described, *args: str | PathLike[str], **wishes: Any) -> PreparedJob:
         """What `submit` would send: the description, complete and checked, and the bundle that goes before it."""
         return await self.call(lambda it: it.describe(job, *args, **wishes))
+
+    async def submit_prepared(
+        self, prepared: PreparedJob, key: str | None = None, force: bool = False
+    ) -> AsyncJobHandle:
+        """Submit what `describe` has made: its bundle first, then the job."""
+        return await self._handle(lambda it: it.submit_prepared(prepared, key, force))
 
     async def submit_raw(self, raw: Mapping[str, Any], key: str | None = None, force: bool = False) -> AsyncJobHandle:
         """Submit a description just as the server shall read it: no directory, interpreter or variable is added."""
@@ -150,9 +158,15 @@ class AsyncClient:
         """The checkpoints that are kept of a job, the newest first."""
         return await self.call(lambda it: it.checkpoints(ref))
 
-    async def checkpoint_files(self, ref: str, step: int) -> list[dict[str, Any]]:
-        """The files of one checkpoint, with their sizes."""
-        return await self.call(lambda it: it.checkpoint_files(ref, step))
+    async def checkpoint_files(self, ref: str, step: int, parts: bool = False) -> list[dict[str, Any]]:
+        """What a checkpoint consists of: the first files of each task; with `parts`, all of them, with their hashes."""
+        return await self.call(lambda it: it.checkpoint_files(ref, step, parts))
+
+    def checkpoint_pieces(
+        self, ref: str, step: int, file: Mapping[str, Any], start: int = 0
+    ) -> AsyncGenerator[tuple[int, bytes], None]:
+        """The bytes of one file of a checkpoint from an offset on, each piece with its place."""
+        return self.each(lambda it: it.checkpoint_pieces(ref, step, file, start))
 
     async def pin(self, ref: str, step: int, pinned: bool = True) -> None:
         """Keep a checkpoint whatever the retention says, or no longer."""

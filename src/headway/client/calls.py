@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from headway.client.artifacts import choose, fetch
-from headway.client.code import bundle
+from headway.client.code import bundle, passed_env
 from headway.client.code.prepared_job import take_packing
 from headway.client.code.script import PASSED_ON
-from headway.client.sdk import Client, JobHandle
+from headway.client.sdk import Client, JobHandle, warn_of
 from headway.core.errors import BadInput, HeadwayError, NotFound
 from headway.training import calling
 
@@ -173,14 +173,26 @@ class Executor:
         packing = take_packing(wishes)
         if packing.bundle is not None or wishes.get("bundle"):
             raise BadInput("bundle: a call travels as a bundle of its own", "leave it out")
+        if packing.environment is not None:
+            raise BadInput("environment: calls run with an interpreter of the same version", "give python= instead")
+        wishes["env"] = self._env(wishes, packing.env_all)
         with tempfile.TemporaryDirectory() as folder:
             made = _pack(Path(folder), function, calls)
             self.client.send_bundle(made)
         raws = [self._described(function, made.digest, number, wishes) for number in range(len(calls))]
-        if packing.environment is not None:
-            raise BadInput("environment: calls run with an interpreter of the same version", "give python= instead")
         ids = self.client.submit_many(raws)
         return [FunctionCall(self.client, {"id": each, "state": "queued", "name": raws[0]["name"]}) for each in ids]
+
+    def _env(self, wishes: dict[str, Any], everything: bool) -> dict[str, str]:
+        """The variables of the calls: as those of any job, and on the caller's own machine its places for modules."""
+        env, chosen = self.client.env, self.client.resolved.settings
+        shared = bool(chosen.server_url)
+        own = {} if shared else {name: env[name] for name in PASSED_ON if env.get(name)} | _search_path()
+        given = {**own, **(wishes.get("env") or {})}
+        taken = frozenset([*PASSED_ON, *given, *(wishes.get("secrets") or {})])
+        found = passed_env.passed(env, chosen.pass_env, taken, everything=everything, shared=shared)
+        warn_of(passed_env.notes(found))
+        return {**found.env, **given}
 
     def _described(self, function: Any, digest: str, number: int, wishes: dict[str, Any]) -> dict[str, Any]:
         given = dict(wishes)
@@ -188,15 +200,12 @@ class Executor:
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         python = given.pop("python", None) or (version if shared else sys.executable)
         resources = {key: given.pop(key) for key in ("cpus", "memory", "gpus") if given.get(key) is not None}
-        env = self.client.env
-        passed = {} if shared else {name: env[name] for name in PASSED_ON if env.get(name)} | _search_path()
         return {
             "name": _name(function),
             **given,
             "command": [python, RUNNER, f"calls/{number}.pkl"],
             "bundle": digest,
             "outputs": [*(given.get("outputs") or []), *OUTPUTS],
-            "env": {**passed, **(given.get("env") or {})},
             **({"resources": {**(given.get("resources") or {}), **resources}} if resources else {}),
         }
 

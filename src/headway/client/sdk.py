@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -129,9 +129,8 @@ class Client:
         to repeat: one key, one job. `force=True` submits what nothing here can run yet.
         """
         prepared = self.describe(job, *args, **wishes)
-        if prepared.bundle is not None:
-            self.send_bundle(prepared.bundle)
-        return self.submit_raw(prepared.raw, key, force)
+        warn_of(prepared.notes)
+        return self.submit_prepared(prepared, key, force)
 
     def describe(self, job: Described, *args: str | PathLike[str], **wishes: Any) -> PreparedJob:
         """What `submit` would send: the description, complete and checked, and the bundle that goes before it."""
@@ -147,6 +146,12 @@ class Client:
         prepared = self.prepare(raw, packing)
         read_spec(prepared.raw)
         return prepared
+
+    def submit_prepared(self, prepared: PreparedJob, key: str | None = None, force: bool = False) -> JobHandle:
+        """Submit what `describe` has made: its bundle first, then the job."""
+        if prepared.bundle is not None:
+            self.send_bundle(prepared.bundle)
+        return self.submit_raw(prepared.raw, key, force)
 
     def submit_raw(self, raw: Mapping[str, Any], key: str | None = None, force: bool = False) -> JobHandle:
         """Submit a description just as the server shall read it: no directory, interpreter or variable is added."""
@@ -536,6 +541,18 @@ def _words_and_wishes(job: object, args: Sequence[str | PathLike[str]]) -> tuple
         )
     first = [job] if isinstance(job, str | PathLike) else job
     return [os.fspath(word) for word in (*first, *args)], {}
+
+
+def warn_of(notes: Iterable[str]) -> None:
+    """Warn where the SDK was called: in the nearest code outside of it."""
+    for note in notes:
+        import sys
+        import warnings
+
+        depth, frame = 1, sys._getframe()
+        while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("headway."):
+            depth, frame = depth + 1, frame.f_back
+        warnings.warn(note.removeprefix("warning: ").removeprefix("headway: "), stacklevel=depth)
 
 
 def new_key() -> str:
