@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # For editors and type checkers; _PLACES says the same to the
     from headway.client.async_calls import AsyncExecutor, AsyncFunctionCall
     from headway.client.async_sdk import AsyncClient, AsyncJobHandle
     from headway.client.calls import CallFailed, Executor, FunctionCall, as_completed, job
-    from headway.client.sdk import Client, JobHandle, submit
+    from headway.client.job_handle import JobHandle
+    from headway.client.sdk import Client, submit
     from headway.core.errors import (
         BadInput,
         Conflict,
@@ -58,7 +59,8 @@ __all__ = [
 _PLACES = {
     **dict.fromkeys(("AsyncClient", "AsyncJobHandle"), "headway.client.async_sdk"),
     **dict.fromkeys(("AsyncExecutor", "AsyncFunctionCall"), "headway.client.async_calls"),
-    **dict.fromkeys(("Client", "JobHandle", "submit"), "headway.client.sdk"),
+    **dict.fromkeys(("Client", "submit"), "headway.client.sdk"),
+    "JobHandle": "headway.client.job_handle",
     **dict.fromkeys(("CallFailed", "Executor", "FunctionCall", "as_completed", "job"), "headway.client.calls"),
     **dict.fromkeys(
         (

@@ -12,7 +12,7 @@ from typing import Any
 
 import headway
 from headway.client import calls
-from headway.client.sdk import SeenJob
+from headway.client.job_handle import SeenJob
 from headway.core.errors import HeadwayError
 
 ERRORS = (

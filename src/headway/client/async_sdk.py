@@ -14,7 +14,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from headway.client.call_threads import CALLS_MOST, CallThreads
-from headway.client.sdk import LONG_POLL_S, Client, Described, JobHandle, SeenJob, warn_of
+from headway.client.job_handle import JobHandle, SeenJob
+from headway.client.sdk import LONG_POLL_S, Client, Described, warn_of
 
 if TYPE_CHECKING:
     from headway.client.code.bundle import ReadBundle, SentBundle

@@ -21,7 +21,8 @@ from headway.client.artifacts import choose, fetch
 from headway.client.code import bundle, passed_env
 from headway.client.code.prepared_job import take_packing
 from headway.client.code.script import PASSED_ON
-from headway.client.sdk import Client, JobHandle, warn_of
+from headway.client.job_handle import JobHandle
+from headway.client.sdk import Client, warn_of
 from headway.core.errors import BadInput, HeadwayError, NotFound
 from headway.training import calling
 
