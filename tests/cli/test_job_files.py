@@ -10,9 +10,9 @@ from headway.cli.job_flags.job_files import read_jobs
 
 
 def test_numbers_of_a_command_and_of_the_environment_are_kept_as_written(place: Path) -> None:
-    (place / "job.yaml").write_text("command: [echo, 0.10, 1e-5, 007]\nenv: {V: 1.10}\nretries: 1\n")
+    (place / "job.yaml").write_text("command: [echo, 0.10, 1e-5, 007, true]\nenv: {V: 1.10}\nretries: 1\n")
     (document,) = read_documents("job.yaml")
-    assert document.raw == {"command": ["echo", "0.10", "1e-5", "007"], "env": {"V": "1.10"}, "retries": 1}
+    assert document.raw == {"command": ["echo", "0.10", "1e-5", "007", "true"], "env": {"V": "1.10"}, "retries": 1}
 
 
 def test_a_script_is_shown_as_a_block_that_reads_back() -> None:

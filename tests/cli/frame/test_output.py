@@ -52,6 +52,7 @@ def jobs(fake: FakeServer) -> FakeServer:
         "deadline": now + 7200,
     }
     failed["seed"] = 7
+    failed["argv"] = ["/usr/bin/python3", "train.py", "--note", "two words", "--lr=0.5"]
     failed["spec"]["command"] = ["/usr/bin/python3", "train.py", "--note", "two words", "--lr=0.1"]
     times = {"started_at": now - 3600, "ended_at": now - 1800}
     failed["attempts"][0] |= {**times, "sentence": "attempt 1 lost its node"}

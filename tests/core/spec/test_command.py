@@ -34,7 +34,7 @@ def test_a_command_is_held_as_words(written: object, held: tuple[str, ...]) -> N
     ("command", "name"),
     [
         ((*BASH, "set -u\npython /x/finetune.py --lr 1\n"), "finetune"),
-        ((*BASH, "echo a\necho b"), "bash"),
+        ((*BASH, "echo a\necho b"), "script"),
         (("python", "-c", "print(1)"), "python"),
     ],
 )

@@ -78,8 +78,13 @@ _PROGRESS: Schema = obj(
     artifacts=obj(files=WHOLE, bytes=WHOLE),
 )
 _REQUEST: Schema = {**TEXT, "description": "the call that submitted it; events and the server's log repeat it"}
+_ARGV: Schema = {**array(TEXT), "description": "the command as its ranks are given it: parameters in their places"}
 _DETAIL: Schema = {
-    "allOf": [SUMMARY, obj(spec=SPEC, attempts=array({"type": "object"}), hint=TEXT, request=_REQUEST), _PROGRESS]
+    "allOf": [
+        SUMMARY,
+        obj(spec=SPEC, argv=_ARGV, attempts=array({"type": "object"}), hint=TEXT, request=_REQUEST),
+        _PROGRESS,
+    ]
 }
 
 

@@ -101,7 +101,10 @@ def read_documents(path: str) -> list[Document]:
         line = node.start_mark.line + 1
         if not isinstance(value, Mapping):
             where = path if len(found) == 1 else f"{path}, line {line}"
-            raise BadInput(f"{where}: expected keys and values, as in `command: [python, train.py]`")
+            raise BadInput(
+                f"{where}: expected keys and values, as in `command: [python, train.py]`",
+                "several jobs of a file are parted by lines of ---" if isinstance(value, list) else "",
+            )
         documents.append(Document(path, line, dict(value), dict(_lines(node, "", set()))))
     return documents
 
@@ -128,7 +131,8 @@ def _keep_as_written(node: yaml.Node) -> None:
         elif key.value in ("env", "tags", "labels") and isinstance(value, yaml.MappingNode):
             inner = [each for _, each in value.value]
         for each in inner:
-            if each.tag in (_TAG + "int", _TAG + "float"):
+            # `true` is a word of a command; in the environment it is more often a mistake than the text.
+            if each.tag in (_TAG + "int", _TAG + "float") or (each.tag == _TAG + "bool" and key.value == "command"):
                 each.tag = _TAG + "str"
 
 

@@ -59,9 +59,9 @@ def checked_job(document: Document, whole: bool = False) -> JobSpec:
     from headway.client.code import environments
     from headway.client.code.prepared_job import take_packing
     from headway.client.code.script import describe_job
-    from headway.core.spec.job import WORDS, check_keys, read_spec
+    from headway.core.spec.job import check_words, read_spec
 
-    check_keys(document.raw, WORDS.says, "job")
+    check_words(document.raw)
     wishes = deepcopy(document.raw)
     packing = take_packing(wishes)
     raw = describe_job((), wishes, {}, os.getcwd())
@@ -168,13 +168,13 @@ def describe_all(client: Any, given: dict[str, Any], words: Sequence[str], verba
 
 def _said(given: dict[str, Any], base: dict[str, Any], sets: Sequence[str]) -> dict[str, Any]:
     """What --set and flags say of a job."""
-    from headway.core.spec.job import WORDS, check_keys
+    from headway.core.spec.job import check_words
 
     for word in sets:
         from headway.cli.frame.yaml import set_value
 
         set_value(base, *pair(word, "--set"))
-    check_keys(base, WORDS.says, "job")
+    check_words(base)
     return spec_given(given, base, os.getcwd())
 
 

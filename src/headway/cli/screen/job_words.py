@@ -14,17 +14,13 @@ GRACE_S = 30.0
 NAMES_MOST = 12
 
 
-def command(spec: Shown) -> str:
+def command(detail: Shown, spec: Shown) -> str:
     """As the ranks are given it: parameters in their places. A script stands below, line by line."""
     import shlex
 
-    from headway.core.spec.command import script_in
-    from headway.core.spec.params import command_with
-
-    words = command_with([str(word) for word in spec.get("command") or ()], dict(spec.get("params") or {}).items())
-    script = script_in(words)
-    if script:
-        return "\n    ".join([" ".join(map(shlex.quote, words[:-1])) + " …", *script.rstrip("\n").split("\n")])
+    words = [str(word) for word in detail.get("argv") or spec.get("command") or ()]
+    if len(words) > 2 and "\n" in words[-1].strip():
+        return "\n    ".join([" ".join(map(shlex.quote, words[:-1])) + " …", *words[-1].rstrip("\n").split("\n")])
     return " ".join(map(shlex.quote, words))
 
 

@@ -132,7 +132,7 @@ def job(output: Output, detail: Shown, now: float) -> str:
         ("state", output.paint(detail["state"])),
         ("why", detail["sentence"]),
         ("hint", detail.get("hint") or ""),
-        ("command", words.command(spec)),
+        ("command", words.command(detail, spec)),
         ("workdir", spec.get("workdir") or ""),
         ("bundle", _bundle(spec)),
         ("packages", _environment(spec)),

@@ -21,6 +21,7 @@ from headway.core.job.events import Event
 from headway.core.job.retry import standing
 from headway.core.model import Attempt, Job, NodeId, State
 from headway.core.spec.job import show_spec
+from headway.core.spec.params import command_with
 from headway.store.protocol import JobFilter, LogRange, Store
 from headway_wire.sync import LOGS
 from headway_wire.tasks import task_key
@@ -93,6 +94,7 @@ def detail(
     return {
         **summary(job, sentence, now),
         "spec": show_spec(job.spec),
+        "argv": command_with(job.spec.command, job.spec.progress.params),
         **progress_of(store, job, attempts, kept, price),
         "attempts": _show_attempts(attempts, kept, price),
         "troubles": _troubles_of(job, troubles or {}),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.core.spec.job import WORDS, JobSpec, check_keys, read_spec, show_spec
+from headway.core.spec.job import JobSpec, check_words, read_spec, show_spec
 
 # Words that are said in two ways, alone and inside a group: the one that is changed wins over the other.
 TWINS = (("retries", "retry", "max"), ("grace", "notice", "grace"))
@@ -19,7 +19,7 @@ def changed(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
     """The checked description with these changes."""
     if not changes:
         return spec
-    check_keys(changes, WORDS.says, "job")
+    check_words(changes)
     return read_spec(one_of_twins(merged(show_spec(spec), changes), changes))
 
 

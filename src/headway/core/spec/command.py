@@ -119,6 +119,6 @@ def name_for(command: tuple[str, ...]) -> str:
     script = script_in(command)
     if script:
         inside = [word for line in script.splitlines() if not line.startswith("#") for word in line.split()]
-        words = [word for word in inside if word.endswith(SCRIPTS)] or [command[0]]
+        words = [word for word in inside if word.endswith(SCRIPTS)] or ["script"]
     stem = words[0].rsplit("/", 1)[-1].split(".", 1)[0]
     return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:40] or "job"

@@ -402,9 +402,38 @@ class JobSpec:
 WORDS = Words(JobSpec)
 
 
+def check_words(raw: object, words: Words[JobSpec] = WORDS) -> None:
+    """Refuse a key that no job has. What is inside a group, or is a flag's name, is told by its place."""
+    try:
+        check_keys(raw, words.says, "job")
+    except BadInput as error:
+        unknown = next((key for key in raw if key not in words.says), "") if isinstance(raw, Mapping) else ""
+        place = _places(words).get(str(unknown))
+        if unknown == "jobs":
+            raise BadInput(error.message, "several jobs of a file are parted by lines of ---") from None
+        if place is None:
+            raise
+        group, _, inner = place.partition(".")
+        raise BadInput(
+            error.message, f"write {group}: {{{inner}: …}}" if inner else f'did you mean "{group}"?'
+        ) from None
+
+
+def _places(words: Words[JobSpec]) -> dict[str, str]:
+    """Where people find what they know by another name: `gpus` is resources.gpus, `max_retries` is retries."""
+    found: dict[str, str] = {}
+    for key, entry in words.all.items():
+        for inner in entry.schema.get("properties", {}):
+            found.setdefault(inner, f"{key}.{inner}")
+    for key, entry in words.all.items():
+        for flag in entry.flags:
+            found[flag.name[2:].replace("-", "_")] = f"{key}.{flag.inner}" if flag.inner else key
+    return found
+
+
 def read_spec(raw: Mapping[str, Any], words: Words[JobSpec] = WORDS) -> JobSpec:
     """Return the checked spec of a raw description, or raise BadInput naming field, value and a way out."""
-    check_keys(raw, words.says, "job")
+    check_words(raw, words)
     raw = split_array(raw)
     found = words.read(raw)
     if "command" not in found:
