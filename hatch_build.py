@@ -2,7 +2,7 @@
 
 `0.1.0` where the tag v0.1.0 is built as it stands, else `0.1.0.dev812+g1a2b3c4d5`, with a mark of what was changed.
 Without git (an sdist, a copied folder) the version is the one that the sdist bears, or the plain number. What
-HEADWAY_BUILD_VERSION says goes before all.
+BUILD_VERSION says goes before all.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def version(root: Path = ROOT) -> str:
     found = NUMBER.search((root / "src/headway/__init__.py").read_text())
     assert found, "src/headway/__init__.py has no _NUMBER"
     number = found.group(1)
-    if os.environ.get("HEADWAY_BUILD_VERSION"):
-        return os.environ["HEADWAY_BUILD_VERSION"]
+    if os.environ.get("BUILD_VERSION"):
+        return os.environ["BUILD_VERSION"]
     if (root / "PKG-INFO").exists():
         named = NAMED.search((root / "PKG-INFO").read_text())
         return named.group(1) if named else number

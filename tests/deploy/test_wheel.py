@@ -65,7 +65,7 @@ def test_an_sdist_keeps_the_version_that_it_was_made_with(source: Path) -> None:
 
 
 def test_who_builds_may_say_the_version(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADWAY_BUILD_VERSION", "2.0.0")
+    monkeypatch.setenv("BUILD_VERSION", "2.0.0")
     assert version(source) == "2.0.0"
 
 
