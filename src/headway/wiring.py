@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from headway import __version__
 from headway.core.errors import BadInput, OperatorError, ServerTaken, Unavailable, for_log
 from headway.core.model import Pool
 from headway.core.spec.engine import rules_of
@@ -51,13 +52,6 @@ def new_id() -> str:
         number, letter = divmod(number, len(ALPHABET))
         letters.append(ALPHABET[letter])
     return "".join(letters)
-
-
-def version() -> str:
-    try:
-        return metadata.version("headway")
-    except metadata.PackageNotFoundError:
-        return "0+unknown"
 
 
 def own_home(home: Home) -> int:
@@ -155,7 +149,7 @@ def set_up(store: Any, resolved: Resolved, home: Home, epoch: int, kinds: Mappin
 def write_server_file(home: Home, url: str) -> None:
     """Tell CLI and agents where the server is; renamed into place, so nobody reads half of it."""
     start = Path(f"/proc/{os.getpid()}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    said = {"url": url, "pid": os.getpid(), "start": int(start), "version": version()}
+    said = {"url": url, "pid": os.getpid(), "start": int(start), "version": __version__}
     write_whole(home.server_file, json.dumps(said))
 
 
@@ -330,7 +324,7 @@ def assemble(
     found = look_at_storage(store, storage, settings, accept_storage)
     hide(token := read_token(home))
     standing = LeaderStanding(leading=False)
-    about: dict[str, Any] = {"version": version(), "pid": os.getpid(), "url": url, "store": "sqlite"}
+    about: dict[str, Any] = {"version": __version__, "pid": os.getpid(), "url": url, "store": "sqlite"}
     about["store"] = "postgresql" if is_shared(settings) else "sqlite"
     about["storage"] = "folder" if storage.local_dir() else settings.storage_url
     about["storage_id"] = found.identity.id if found.identity else ""
@@ -346,7 +340,7 @@ def assemble(
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     place = storage.local_dir() or settings.storage_url
     advertised = settings.advertise_url or url
-    me = ServerSeen(name, advertised, version(), socket.gethostname(), os.getpid(), place, time.time())
+    me = ServerSeen(name, advertised, __version__, socket.gethostname(), os.getpid(), place, time.time())
     return Server(resolved, home, store, storage, agent, services, create_app(services), me, url, found, engines)
 
 

@@ -173,7 +173,7 @@ def servers(output: Output) -> Iterator[Check]:
         yield Check("versions", "warn", f"the server has {told['version']}, this command {__version__}", remedy)
     for trouble in told.get("troubles") or ():
         yield Check("server", "warn", trouble, "see headway server status")
-    yield from _nodes(client.nodes, client.house.pools, told.get("engines", {}))
+    yield from _nodes(output, client.nodes, client.house.pools, told.get("engines", {}))
 
 
 def hosts(output: Output) -> Iterator[Check]:
@@ -196,7 +196,10 @@ def _only_ordered(rules: dict[str, Any], engines: dict[str, Any]) -> bool:
 
 
 def _nodes(
-    ask: Callable[[], list[dict[str, Any]]], pools: Callable[[], list[dict[str, Any]]], engines: dict[str, Any]
+    output: Output,
+    ask: Callable[[], list[dict[str, Any]]],
+    pools: Callable[[], list[dict[str, Any]]],
+    engines: dict[str, Any],
 ) -> Iterator[Check]:
     give_up_at = time.monotonic() + 10.0
     found = ask()
@@ -209,9 +212,10 @@ def _nodes(
         yield Check("nodes", "ok", f"none now; they are ordered from {names} when jobs need them")
         return
     # A server that has only just started has its first agent still on the way.
-    while not any(node["state"] == "up" for node in found) and time.monotonic() < give_up_at:
-        time.sleep(0.1)
-        found = ask()
+    with output.watch.over("waiting for a node to call home"):
+        while not any(node["state"] == "up" for node in found) and time.monotonic() < give_up_at:
+            time.sleep(0.1)
+            found = ask()
     if not found:
         yield Check("nodes", "fail", "no node has called home", "look at the server's log: headway server status")
     for node in found:

@@ -55,7 +55,9 @@ def start(output: Output, foreground: bool, host: str | None, port: int | None, 
     if running is None:
         env = {**os.environ, **{f"HEADWAY_{name.upper()}": str(value) for name, value in flags.items()}}
         words = ("--accept-storage",) if accept_storage else ()
-        running = embedded.start(home, env, resolved.settings.auto_start_s_max, resolved.settings.ca_file, words)
+        chosen = resolved.settings
+        with output.watch.over(f"starting the server of this machine; its log is {home.server_log}"):
+            running = embedded.start(home, env, chosen.auto_start_s_max, chosen.ca_file, words)
         output.say(f"the server is started; its log is {home.server_log}")
     else:
         output.say("the server runs already")
@@ -156,7 +158,8 @@ def migrate(output: Output) -> int:
     """
     from headway.upkeep import migrate as bring
 
-    at = bring(settings.load(os.environ), settings.home_from(os.environ))
+    with output.watch.over("migrating the database"):
+        at = bring(settings.load(os.environ), settings.home_from(os.environ))
     output.show({"layout": at}, lambda: f'the database has the layout "{at}"', lambda: [at])
     return exits.OK
 
@@ -172,7 +175,8 @@ def backup(output: Output, directory: Path, allow_missing: bool) -> int:
     """
     from headway.upkeep import back_up
 
-    note = back_up(settings.load(os.environ), settings.home_from(os.environ), directory)
+    with output.watch.over(f"copying database and files to {directory}"):
+        note = back_up(settings.load(os.environ), settings.home_from(os.environ), directory)
     problems = {key: str(what) for key, what in sorted(note["problems"].items())}
     lines = [f"{directory}: {note['rows']['jobs']} jobs, {note['objects']} objects", *_problems(problems)]
     output.show({"directory": str(directory), **note}, lambda: "\n".join(lines), lambda: [str(directory)])
@@ -226,7 +230,8 @@ def restore(output: Output, directory: Path, allow_missing: bool) -> int:
     """Fill an empty database and storage from a backup, of SQLite or PostgreSQL alike. No server may run."""
     from headway.upkeep import restore as put_back
 
-    done = put_back(settings.load(os.environ), settings.home_from(os.environ), directory, allow_missing)
+    with output.watch.over(f"restoring database and files from {directory}"):
+        done = put_back(settings.load(os.environ), settings.home_from(os.environ), directory, allow_missing)
     lines = [f"{done['jobs']} jobs and {done['objects']} objects are back"]
     lines += _problems(dict.fromkeys(done["missing"], "missing"))
     output.show(done, lambda: "\n".join(lines), lambda: [str(directory)])

@@ -142,7 +142,7 @@ class Watch:
 
 
 def shape(sentence: str) -> str:
-    return "".join(letter for letter in sentence if not letter.isdigit())
+    return "".join(letter for letter in sentence if letter.isalpha())
 
 
 def columns() -> int:

@@ -99,8 +99,18 @@ def say_outcome(job: dict[str, Any], output: Output) -> None:
     ran = over_at - job["started_at"] if job.get("ended_at") and job.get("started_at") else None
     after = f" after {show_duration(ran)}" if ran is not None and job["state"] == "succeeded" else ""
     output.say(f"headway: job {job['id']} ({job['name']}) {job['sentence']}{after}")
+    for said in lost_files(job):
+        output.say(f"warning: not kept: {said}")
     if job.get("hint"):
         output.say(f"hint: {job['hint']}")
+
+
+def lost_files(job: dict[str, Any]) -> list[str]:
+    """What the newest attempt was to leave and did not: a misspelt output, a file that could not be stored."""
+    if job["state"] != "succeeded":
+        return []  # Its own end says more.
+    tasks = [task for each in (job.get("attempts") or ())[-1:] for task in each.get("tasks") or ()]
+    return list(dict.fromkeys(told["unkept"] for task in tasks if (told := task.get("outcome")) and told.get("unkept")))
 
 
 def let_go(client: Client, job: str, output: Output) -> int:
