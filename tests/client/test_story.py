@@ -107,7 +107,7 @@ def test_since_begins_with_a_whole_line(fake: FakeServer, client: Client, monkey
             ],
         }
     ]
-    monkeypatch.setattr(client, "logs_index", lambda ref, fresh=False: index)
+    monkeypatch.setattr(client, "logs_index", lambda ref, fresh=False, times=False: index)
     assert told(client, "j1", since_at=150.0) == "begun and ended\nnew\n"
     assert told(client, "j1", since_at=50.0) == "old\nbegun and ended\nnew\n"
     assert told(client, "j1", since_at=250.0) == ""

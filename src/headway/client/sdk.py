@@ -329,9 +329,13 @@ class Client:
             if answer["ended"] or (give_up_at is not None and time.monotonic() >= give_up_at):
                 return dict(answer["job"]), bool(answer["ended"])
 
-    def logs_index(self, ref: str, fresh: bool = False) -> list[dict[str, Any]]:
-        """What output there is; a fresh one has what a running job wrote until now, if its nodes answer at once."""
-        query = {"fresh_s": FRESH_S} if fresh else {}
+    def logs_index(self, ref: str, fresh: bool = False, times: bool = False) -> list[dict[str, Any]]:
+        """What output there is; a fresh one has what a running job wrote until now, if its nodes answer at once.
+
+        With `times`, the ranges of each file are as small as it is known when they were written.
+        """
+        query: dict[str, Any] = {"fresh_s": FRESH_S} if fresh else {}
+        query |= {"times": "true"} if times else {}
         return list(self._json("GET", f"/jobs/{_word(ref)}/logs", query=query)["attempts"])
 
     def logs_raw(
@@ -360,6 +364,7 @@ class Client:
             skipped=skipped,
             damaged=int(answer.headers.get("headway-damaged") or 0),
             done=answer.headers.get("headway-done", "").lower() == "true",
+            times=_times(answer.headers.get("headway-times") or ""),
         )
 
     def past_events(self, job: str = "", most: int = 500) -> list[dict[str, Any]]:
@@ -462,6 +467,11 @@ def warn_of(notes: Iterable[str]) -> None:
         while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("headway."):
             depth, frame = depth + 1, frame.f_back
         warnings.warn(note.removeprefix("warning: ").removeprefix("headway: "), stacklevel=depth)
+
+
+def _times(words: str) -> list[tuple[int, float]]:
+    pairs = (word.partition(":") for word in words.split())
+    return [(int(end), float(at)) for end, _, at in pairs]
 
 
 def new_key() -> str:

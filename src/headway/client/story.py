@@ -44,7 +44,7 @@ class Chunk:
 class Source(Protocol):
     def detail(self, ref: str) -> dict[str, Any]: ...
     def wait(self, ref: str, timeout_s: float | None = None) -> tuple[dict[str, Any], bool]: ...
-    def logs_index(self, ref: str, fresh: bool = False) -> list[dict[str, Any]]: ...
+    def logs_index(self, ref: str, fresh: bool = False, times: bool = False) -> list[dict[str, Any]]: ...
     def logs_raw(
         self,
         ref: str,
@@ -85,6 +85,7 @@ class Story:
         self.merge = merge  # Ranks in the order of time; else one after the other.
         self.on_wait = on_wait
         self.ended: dict[str, Any] | None = None  # The job's detail, once a followed story is over.
+        self._timed_at_all = since_at is not None or until_at is not None
         self._several = False  # Whether lines need the name of their rank.
         self._mid_line = False
 
@@ -100,6 +101,7 @@ class Story:
 
     def lines(self, follow: bool = False, name: str = "") -> Iterator[LogLine]:
         """The same, line by line, each with its rank and its time; `name` is for lines of several jobs."""
+        self._timed_at_all = True
         for attempt in self._followed_attempts() if follow else self._told_attempts():
             yield from lines_of(attempt, name)
 
@@ -107,7 +109,8 @@ class Story:
         detail = self.source.detail(self.job)
         self.job = detail["id"]
         chosen = self._chosen(detail)
-        index = {each["number"]: each for each in self.source.logs_index(self.job, fresh=True)}
+        timed = self._timed_at_all or _ranks(detail) > 1
+        index = {each["number"]: each for each in self.source.logs_index(self.job, fresh=True, times=timed)}
         self._check_rank(detail, index)
         starts = self._starts(index, chosen)
         for number in chosen:
@@ -127,7 +130,7 @@ class Story:
         self._check_rank(detail, {})
         starts: dict[int, dict[Slot, int]] = {}
         if self.tail is not None or self.since_at is not None:
-            index = {each["number"]: each for each in self.source.logs_index(self.job)}
+            index = {each["number"]: each for each in self.source.logs_index(self.job, times=self._timed_at_all)}
             starts = self._starts(index, chosen)
             chosen = [number for number in chosen if number in starts] or chosen[-1:]
         while chosen:
@@ -304,7 +307,8 @@ class Story:
         done: set[Slot] = set()
         begun, look_at = False, 0.0
         while True:
-            attempt = next((each for each in self.source.logs_index(self.job) if each["number"] == number), None)
+            attempts = self.source.logs_index(self.job, times=not begun)
+            attempt = next((each for each in attempts if each["number"] == number), None)
             files = self._wanted(attempt["files"]) if attempt else []
             if files and not begun:
                 begun = True

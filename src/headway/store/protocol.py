@@ -65,6 +65,7 @@ class LogRange:
     key_offset: int
     at: float = 0.0
     crc32: int | None = None  # Of these bytes, as the node had them when it stored them; None where nobody knows.
+    times: str = ""  # Of one that was joined: when its parts were written (core/files/log_times.py).
 
     @property
     def of(self) -> Stream:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.control.files.log_index import SwapLogs, TrimLogs, to_join, to_trim
+from headway.control.files.log_index import SwapLogs, TrimLogs, marks_of, to_join, to_trim
 from headway.control.jobs.commands import ForgetJob, Submit
 from headway.control.leader.cycle import PendingCommand
 from headway.core.errors import BadInput
@@ -102,6 +102,23 @@ def ship(leader: Leader, start: int, end: int, key: str) -> None:
 def end_it(leader: Leader) -> None:
     leader.sync(reports=[{"task": "j1/1/0", "phase": "ended", "outcome": {"exit_code": 0}}])
     assert leader.cycle.store.jobs(["j1"])[0].state is State.SUCCEEDED
+
+
+def test_joined_pieces_still_say_when_each_was_written() -> None:
+    pieces = [a_piece(number, number + 1, at=100.0 + 2 * number) for number in range(10)]
+    (first,) = to_join(pieces[:6], least=3)
+    joined = a_piece(0, 6, at=110.0, times=first.times)
+    assert marks_of(joined) == [(number + 1, 100.0 + 2 * number) for number in range(6)]
+    (again,) = to_join([joined, *pieces[6:]], least=3)
+    assert marks_of(a_piece(0, 10, at=118.0, times=again.times)) == [(each.end, each.at) for each in pieces]
+
+
+def test_a_joined_piece_has_so_many_times_and_no_more() -> None:
+    pieces = [a_piece(number, number + 1, at=2.0 * number) for number in range(1200)]
+    assert [len(join.parts) for join in to_join(pieces, least=3)] == [500, 500, 200]
+    crowded = [a_piece(number, number + 1, at=0.2 * number) for number in range(1200)]
+    (one,) = to_join(crowded, least=3)
+    assert len(marks_of(a_piece(0, 1200, times=one.times))) == 240
 
 
 def test_a_log_that_outgrows_its_limit_is_trimmed_soon_even_if_it_came_in_one_piece_at_the_end() -> None:

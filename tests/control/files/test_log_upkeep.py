@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headway.control.files.log_index import Join
+from headway.control.files.log_index import Join, marks_of
 from headway.control.files.log_upkeep import ORPHAN_S, REST_S, SWEEP_EVERY_S, Housekeeping
 from headway.control.jobs.commands import ForgetJob, Submit
 from headway.control.state.transaction import Command
@@ -206,6 +206,19 @@ def test_many_small_pieces_of_a_running_job_become_one(place: Place) -> None:
     assert (place.pieces(), place.text()) == (1, STORY)
     place.ship("and on")
     assert (place.pieces(), place.text()) == (2, STORY + "and on")
+
+
+def test_what_was_joined_still_says_when_it_was_written(place: Place) -> None:
+    place.submit()
+    for line in LINES:
+        place.ship(line)
+        place.wait(3.0)
+    before = [(piece.end, piece.at) for piece in place.store.logs("j1")]
+    place.round()
+    (joined,) = place.store.logs("j1")
+    told = marks_of(joined)
+    assert [end for end, _ in told] == [end for end, _ in before]
+    assert all(abs(one - other) <= 0.05 for (_, one), (_, other) in zip(told, before, strict=True))
 
 
 def test_the_parts_stay_for_a_while_for_those_who_are_reading(place: Place) -> None:

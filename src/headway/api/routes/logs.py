@@ -18,6 +18,7 @@ from headway.api.web.services import Services
 from headway.control.files.log_index import is_intact
 from headway.control.views import jobs as job_views
 from headway.core.errors import NotFound, Unavailable
+from headway.core.files.log_times import Mark, times_of
 from headway.core.model import Job
 from headway.store.protocol import LogRange
 
@@ -26,6 +27,7 @@ log = structlog.get_logger()
 LIMIT_BYTES = 4 * 2**20
 READ_TRIES = 3
 CHECKED_MAX = 10_000
+TIMES_MAX = 100  # In one answer.
 WAIT_S_MAX = 60.0
 LOOK_AGAIN_S = 5.0  # A held answer looks again now and then, and keeps its node shipping at once.
 FRESH_S_MAX = 5.0
@@ -44,6 +46,7 @@ class LogPiece:
     start: int
     skipped: int
     damaged: int = 0
+    times: tuple[Mark, ...] = ()
 
     @property
     def next(self) -> int:
@@ -69,6 +72,7 @@ def read_piece(services: Services, ranges: list[LogRange], offset: int, limit: i
         return LogPiece(b"", offset, 0)
     start = max(offset, wanted[0].start)
     parts: list[bytes] = []
+    times: list[Mark] = []
     at = start
     for piece in wanted:
         if piece.start > at or at - start >= limit:
@@ -80,8 +84,14 @@ def read_piece(services: Services, ranges: list[LogRange], offset: int, limit: i
         if found is None:
             break
         parts.append(found)
+        times += _between(piece, at, end)
         at = end
-    return LogPiece(b"".join(parts), start, start - offset)
+    return LogPiece(b"".join(parts), start, start - offset, times=tuple(times))
+
+
+def _between(piece: LogRange, start: int, end: int) -> list[Mark]:
+    """When these bytes of a piece were written."""
+    return times_of(start, end, piece.at, piece.times)
 
 
 def _bytes_of(services: Services, piece: LogRange, start: int, end: int) -> bytes | None:
@@ -145,6 +155,12 @@ def _size_of(found: tuple[Job, LogPiece]) -> int:
     return len(found[1].data)
 
 
+def _fewer(times: tuple[Mark, ...]) -> list[Mark]:
+    """As many as a header takes; of those that are left out, the next holds too."""
+    step = -(-len(times) // TIMES_MAX)
+    return [*reversed(times[::-1][::step])]
+
+
 def _held(services: Services, request: Request, ref: str) -> Job | None:
     """A job that is going, by its id, if the caller may see it: found without a look into the store."""
     if not services.leading:
@@ -171,12 +187,16 @@ def routes(services: Services) -> APIRouter:
 
     @router.get("/jobs/{ref}/logs", responses=ANY)
     async def story(
-        ref: str, request: Request, fresh_s: Annotated[float, Query(ge=0, le=FRESH_S_MAX)] = 0.0
+        ref: str,
+        request: Request,
+        fresh_s: Annotated[float, Query(ge=0, le=FRESH_S_MAX)] = 0.0,
+        times: bool = False,
     ) -> Response:
         """All output there is: per attempt, the files with their size and which bytes are kept.
 
         Of a running job, nodes ship output in larger pieces now and then. With `fresh_s` they are asked to ship what
-        they have, and the answer waits for it, no longer than that.
+        they have, and the answer waits for it, no longer than that. With `times` the ranges are as small as it is
+        known when each was written.
         """
         job = await find_job(services, request, ref)
         if fresh_s and services.leading and job.alive:
@@ -184,7 +204,7 @@ def routes(services: Services) -> APIRouter:
                 tails.followed(job.id)
                 await asyncio.wait([happened], timeout=fresh_s)
             job = await find_job(services, request, job.id)
-        return JSONResponse(await run_in_threadpool(job_views.log_story, store, job))
+        return JSONResponse(await run_in_threadpool(job_views.log_story, store, job, times))
 
     @router.get("/jobs/{ref}/logs/raw", responses=RAW)
     async def raw(
@@ -217,6 +237,8 @@ def routes(services: Services) -> APIRouter:
         headers = {"Headway-Next-Offset": str(piece.next), "Headway-Skipped": str(piece.skipped)}
         headers["Headway-Done"] = "true" if not (piece.data or piece.damaged or grows) else "false"
         headers |= {"Headway-Damaged": str(piece.damaged)} if piece.damaged else {}
+        if piece.times:
+            headers["Headway-Times"] = " ".join(f"{end}:{at:.1f}" for end, at in _fewer(piece.times))
         return Response(piece.data, media_type="application/octet-stream", headers=headers)
 
     return router

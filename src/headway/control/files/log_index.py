@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from headway.control.state.transaction import Transaction
+from headway.core.files.log_times import MARKS_MAX, Mark, Thinning, packed, times_of
 from headway.core.job.events import Event
 from headway.store.protocol import LogRange
 from headway_wire.sync import LOGS
@@ -107,19 +108,34 @@ class Join:
     def size(self) -> int:
         return sum(piece.end - piece.start for piece in self.parts)
 
+    @property
+    def times(self) -> str:
+        """When its parts were written: the joined piece has one time of its own only, that of its end."""
+        thinning = Thinning()
+        for piece in self.parts:
+            thinning.add(marks_of(piece))
+        return packed(thinning.kept)
+
+
+def marks_of(piece: LogRange) -> list[Mark]:
+    return times_of(piece.start, piece.end, piece.at, piece.times)
+
 
 def to_join(pieces: Iterable[LogRange], least: int, bytes_max: int = JOINED_BYTES_MAX) -> list[Join]:
     """Runs of at least `least` small neighbouring pieces. Without a gap between them, and never across streams."""
     joins: list[Join] = []
+    thinning = Thinning()
     for _, group in groupby(pieces, key=stream_of):
         run: list[LogRange] = []
         size = 0
         for piece in group:
             fits = run and piece.start == run[-1].end and size + piece.end - piece.start <= bytes_max
-            if not fits:
+            thinning.add(marks_of(piece))
+            if not fits or len(thinning.kept) > MARKS_MAX:
                 if len(run) >= least:
                     joins.append(Join(tuple(run)))
-                run, size = [], 0
+                run, size, thinning = [], 0, Thinning()
+                thinning.add(marks_of(piece))
             run.append(piece)
             size += piece.end - piece.start
         if len(run) >= least:

@@ -194,7 +194,8 @@ class Housekeeping:
         ):
             self.dropped([key])
             raise NotFound(f'what was joined as "{key}" is not what its parts say; they stay')
-        one = LogRange(*first.of, first.start, join.parts[-1].end, key, 0, join.parts[-1].at, zlib.crc32(data))
+        last = join.parts[-1]
+        one = LogRange(*first.of, first.start, last.end, key, 0, last.at, zlib.crc32(data), join.times)
         try:
             if self._do(SwapLogs(join.parts, (one,))):
                 self.dropped(part.key for part in join.parts)

@@ -6,12 +6,12 @@ The words and fields of the API are made here, once, for every way of asking.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from headway.control.files.log_index import stream_of
+from headway.control.files.log_index import marks_of, stream_of
 from headway.control.views.files import kept_of, progress_of, show_loss
 from headway.core import explain
 from headway.core.errors import Conflict, NotFound
@@ -178,8 +178,11 @@ def show_event(event: Event) -> dict[str, Any]:
     }
 
 
-def log_story(store: Store, job: Job) -> dict[str, Any]:
-    """All output there is of a job: per attempt, the files with their size and which bytes are kept."""
+def log_story(store: Store, job: Job, times: bool = False) -> dict[str, Any]:
+    """All output there is of a job: per attempt, the files with their size and which bytes are kept.
+
+    With `times`, pieces that were joined are told by when each of them was written.
+    """
     by_attempt: dict[int, list[LogRange]] = {}
     for piece in store.logs(job.id):
         if piece.stream in LOGS:
@@ -195,13 +198,13 @@ def log_story(store: Store, job: Job) -> dict[str, Any]:
                 "sentence": explain.explain_attempt(attempt),
                 "started_at": attempt.started_at,
                 "nodes": list(attempt.nodes),
-                "files": _files(by_attempt.get(attempt.number, [])),
+                "files": _files(by_attempt.get(attempt.number, []), times),
             }
         )
     return {"job": job.id, "state": job.state.value, "attempts": shown}
 
 
-def _files(pieces: Iterable[LogRange]) -> list[dict[str, Any]]:
+def _files(pieces: Iterable[LogRange], times: bool) -> list[dict[str, Any]]:
     files = []
     for (_, _, task, rank, stream), group in groupby(pieces, key=stream_of):
         ranges = list(group)
@@ -212,10 +215,17 @@ def _files(pieces: Iterable[LogRange]) -> list[dict[str, Any]]:
                 "stream": stream,
                 "bytes": ranges[-1].end,
                 "kept": _runs(ranges),
-                "ranges": [[piece.start, piece.end, piece.at] for piece in ranges],
+                "ranges": [told for piece in ranges for told in _timed(piece, times)],
             }
         )
     return files
+
+
+def _timed(piece: LogRange, times: bool) -> Iterator[list[float]]:
+    start = piece.start
+    for end, at in marks_of(piece) if times else [(piece.end, piece.at)]:
+        yield [start, end, at]
+        start = end
 
 
 def _runs(ranges: list[LogRange]) -> list[list[int]]:

@@ -52,6 +52,7 @@ def a_range(start: int, end: int, job: str = "j1", attempt: int = 1, **fields: A
         "key_offset": 0,
         "at": 1.5,
         "crc32": 2**32 - 1,
+        "times": "5:a 3:14",
         **fields,
     }
     return LogRange(job=job, attempt=attempt, start=start, end=end, **where)

@@ -291,7 +291,7 @@ def read_node(row: Row) -> Node:
 def log_row(entry: LogRange, seq: int) -> Row:
     return (
         seq, entry.attempt, entry.task, entry.rank, entry.stream, entry.start, entry.end, entry.key, entry.key_offset,
-        entry.at, entry.crc32,
+        entry.at, entry.crc32, entry.times,
     )  # fmt: skip
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "r0011"
+REVISION = "r0012"
 KNOWN_REVISIONS = frozenset(
-    {"r0001", "r0002", "r0003", "r0005", "r0004", "r0006", "r0007", "r0008", "r0009", "r0010", REVISION}
+    {"r0001", "r0002", "r0003", "r0005", "r0004", "r0006", "r0007", "r0008", "r0009", "r0010", "r0011", REVISION}
 )
 
 metadata = sa.MetaData()
@@ -178,6 +178,7 @@ log_ranges = sa.Table(
     _int("key_offset"),
     _float("at"),
     *_maybe(INT, "crc32"),  # Of these bytes; NULL where nobody told it.
+    _text("times"),
     sqlite_with_rowid=False,
 )
 sa.Index("ix_log_ranges_key", log_ranges.c.key)
