@@ -163,6 +163,7 @@ class OutputRange(Message):
     crc32: int | None = word(
         Maybe(WholeNumber(0, 2**32 - 1)), None, "of the bytes; who reads them later is told when they are others", True
     )
+    written_ago_s: float | None = word(Maybe(_AGO), None, "how long ago the last of them was written")
 
     @property
     def slot(self) -> str:

@@ -155,6 +155,7 @@ class Shipped:
     ranges: Sequence[OutputRange]
     storage: str = ""
     printed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # By task: its newest steps in it, by unit.
+    written: Mapping[tuple[str, str], float] = field(default_factory=dict)  # By task and slot: when, in CLOCK_BOOTTIME.
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ def shipped(state: NodeState, fact: Shipped, now: float, acts: list[Act]) -> Non
             continue  # Forgotten, or sent back to an earlier byte, while this was under way.
         task.shipped[stream] = piece.end
         state.ranges.append(piece)
+        if (piece.task, stream) in fact.written:
+            state.written[piece.task, stream, piece.end] = fact.written[piece.task, stream]
         # With the output goes the step that it tells: if this is the last of a machine, both are what is left of it.
         unconfirmed_files.printed(state, task.key, fact.printed.get(task.key) or {})
         settle_drained(state, task, now)
@@ -71,6 +73,11 @@ def tell_saving(state: NodeState, task: NodeTask, now: float, acts: list[Act], a
 def rewind(state: NodeState, flight: Flight, safe: Mapping[str, Mapping[str, int]], now: float) -> None:
     """Go on from what the server has: after a full sync for every task, else where it lacks what was just told."""
     told = {(piece.task, piece.slot): piece.end for piece in flight.ranges}
+    for piece in flight.ranges:
+        state.written.pop((piece.task, piece.slot, piece.end), None)
+    if flight.full:
+        live = {(piece.task, piece.slot, piece.end) for piece in state.ranges}
+        state.written = {key: at for key, at in state.written.items() if key in live}
     for (key, stream), end in () if flight.full else told.items():
         task = state.tasks.get(key)
         if task is not None and key in safe and safe[key].get(stream, 0) < end:

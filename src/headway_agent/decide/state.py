@@ -136,6 +136,9 @@ class NodeState:
     urgent: int = 0
     lazy_due_s: float = 0.0  # When the reports are sent that nobody waits for.
     ranges: list[OutputRange] = field(default_factory=list)
+    written: dict[tuple[str, str, int], float] = field(
+        default_factory=dict
+    )  # Task, slot, end: of ranges not yet taken.
     going: set[str] = field(default_factory=set)  # Tasks whose ranks may be alive.
     draining: set[str] = field(default_factory=set)  # Tasks that are over and have output to ship.
     follow: set[str] = field(default_factory=set)

@@ -29,6 +29,7 @@ from headway_wire.sync import (
     NO_OUTCOME,
     PROTOCOL,
     Facts,
+    OutputRange,
     Report,
     SavingFiles,
     Stays,
@@ -149,7 +150,7 @@ def sync_body(state: NodeState, facts: Facts, now: float, wait_s: float = POLL_W
         reports_digest=shown(state.reports_xor),
         duties_digest=shown(state.duties_xor),
         reports=reports,
-        logs=tuple(state.ranges),
+        logs=tuple(_aged(state, piece, now) for piece in state.ranges),
         troubles=troubles,
         features=node_features.said(state, now) if state.features else NO_WORDS,
     )
@@ -157,6 +158,12 @@ def sync_body(state: NodeState, facts: Facts, now: float, wait_s: float = POLL_W
     state.flights[state.seq] = Flight(now, full, wait_s > 0, state.changed, state.ranges, state.troubles_due, told)
     state.changed, state.ranges, state.urgent, state.troubles_due = {}, [], 0, False
     return request
+
+
+def _aged(state: NodeState, piece: OutputRange, now: float) -> OutputRange:
+    """When it was written is told by how long ago: clocks differ, and lines of several nodes are read together."""
+    written_s = state.written.get((piece.task, piece.slot, piece.end))
+    return piece if written_s is None else replace(piece, written_ago_s=round(max(0.0, now - written_s), 2))
 
 
 def _report(state: NodeState, task: NodeTask, now: float) -> Report:

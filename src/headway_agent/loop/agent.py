@@ -559,7 +559,7 @@ class Agent:
             self.ship_at_s = 0.0
             self.happened(Troubled("logs", ""))
             if result.ranges:
-                self.happened(Shipped(result.ranges, result.storage, result.printed))
+                self.happened(Shipped(result.ranges, result.storage, result.printed, result.written))
             for task, sizes in result.shrunk.items():
                 self.happened(OutputShrank(task, sizes))
             return

@@ -7,8 +7,10 @@ Knows how much to take from which file and how a pack is stored. When to ship an
 from __future__ import annotations
 
 import os
+import time
 import zlib
 
+from headway_agent.node.directory import boottime_s
 from headway_agent.output import masking
 from headway_wire.sync import COLLECTED, LOGGED, LOGS, POINTS, OutputRange
 
@@ -90,6 +92,7 @@ class Pack:
         self.more = False  # Something was left for another round.
         self.storage = ""  # The mark of the place in which it was stored.
         self.shrunk: dict[str, dict[str, int]] = {}  # By task: sizes, where files are shorter than they were.
+        self.written: dict[tuple[str, str], float] = {}  # By task and slot: when its newest byte was written.
         self.printed: dict[str, dict[str, int]] = {}  # By task: the newest steps that its first rank tells, by unit.
 
     def add(self, wanted: WantedOutput) -> None:
@@ -118,6 +121,7 @@ class Pack:
                 end, crc32 = start + len(piece), zlib.crc32(piece)
                 self.ranges.append(OutputRange(wanted.task, int(rank), stream, start, end, self.key, self.size, crc32))
                 self.pieces.append(piece)
+                self.written[wanted.task, slot] = written_s(path)
                 self.size += len(piece)
                 room -= len(piece)
                 points_room -= len(piece) if is_points else 0
@@ -157,6 +161,14 @@ def make_pack(wanted: Sequence[WantedOutput], key: str) -> Pack:
     for each in wanted:
         pack.add(each)
     return pack
+
+
+def written_s(path: str) -> float:
+    """When a file was last written to, in seconds of CLOCK_BOOTTIME: nothing that was read of it is younger."""
+    try:
+        return boottime_s() - max(0.0, time.time() - os.stat(path).st_mtime)
+    except OSError:
+        return boottime_s()
 
 
 def _read(path: str, start: int, count: int) -> bytes:

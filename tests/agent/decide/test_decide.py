@@ -230,6 +230,16 @@ def test_an_unanswered_sync_is_said_again() -> None:
     assert (second["reports"], second["logs"]) == (first["reports"], first["logs"])
 
 
+def test_when_output_was_written_is_told_by_how_long_ago_however_late_it_is_told() -> None:
+    state = a_going()
+    agent.decide(state, Shipped([OutputRange(T, 0, "out", 0, 3, "k", 0)], written={(T, "0/out"): 1.5}), 2.0)
+    assert sync_of(state, {}, 3.0)["logs"][0]["written_ago_s"] == 1.5
+    agent.decide(state, NotAnswered(), 4.0)
+    body, _ = exchange(state, 601.5, safe={T: {"0/out": 3}})
+    assert body["logs"][0]["written_ago_s"] == 600.0
+    assert state.written == {}
+
+
 def test_output_that_the_server_lacks_is_shipped_again() -> None:
     state = a_going()
     agent.decide(state, Shipped([OutputRange(T, 0, "out", 0, 9, "k", 0)]), 2.0)

@@ -48,3 +48,19 @@ def test_a_silent_node_keeps_nobody_waiting_for_long_and_an_ended_job_nobody_at_
         wait_until(lambda: server.ok("GET", f"/jobs/{job}")["state"] == "succeeded", what="its end")
         assert sizes(server.ok("GET", f"/jobs/{job}/logs?fresh_s={LONG_S}")) == []
         assert server.ask("GET", f"/api/v1/jobs/{job}/logs?fresh_s=999").status == 422
+
+
+def test_bytes_are_told_with_the_time_at_which_they_were_written(tmp_path: Path) -> None:
+    with Serving(tmp_path) as server:
+        job = a_running_job(server)
+        server.storage.put("logs/n1/1-1", b"line 0\nline 1\n")
+        piece = {"task": f"{job}/1/0", "rank": 0, "stream": "out", "key": "logs/n1/1-1"}
+        before = {**piece, "start": 0, "end": 7, "key_offset": 0, "written_ago_s": 3600.0}
+        server.sync(logs=[before, {**piece, "start": 7, "end": 14, "key_offset": 7, "written_ago_s": 60.0}])
+        (file,) = server.ok("GET", f"/jobs/{job}/logs?times=true")["attempts"][0]["files"]
+        (_, first, hour), (_, second, minute) = file["ranges"]
+        assert (first, second) == (7, 14)
+        assert 3500 < minute - hour < 3600
+        answer = server.ask("GET", f"/api/v1/jobs/{job}/logs/raw?attempt=1")
+        told = {name.lower(): value for name, value in answer.headers.items()}["headway-times"]
+        assert told == f"7:{hour:.1f} 14:{minute:.1f}"

@@ -59,8 +59,8 @@ def logs(
     With -f, the exit code says how the job ended, as with run. Lines of a gang have their rank before them, lines of an
     array their job.
 
-    A node looks at what its jobs have written every two seconds, and five times a second while somebody follows. A
-    line's time is exact if it was the last at such a look; otherwise it was written up to so much earlier.
+    A node looks at what its jobs have written every 2 s, every 0.2 s while somebody follows. The last line of each look
+    has its own time; those before it in the same look have that time too, and were written up to so much earlier.
     """
     from headway.cli.screen.follow import follow
     from headway.cli.screen.log_lines import LineView

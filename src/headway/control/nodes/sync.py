@@ -386,6 +386,7 @@ def log_range(told: OutputRange, now: float) -> LogRange:
     if told.start >= told.end:
         raise BadInput(f"log range {told.start} to {told.end} of {told.task} is empty or negative")
     key, (job, attempt, task) = check_key(told.key), split_key(told.task)
+    at = now - (told.written_ago_s or 0.0)
     return LogRange(
-        job, attempt, task, told.rank, told.stream, told.start, told.end, key, told.key_offset, now, told.crc32
+        job, attempt, task, told.rank, told.stream, told.start, told.end, key, told.key_offset, at, told.crc32
     )
