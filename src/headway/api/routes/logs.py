@@ -155,6 +155,15 @@ def _size_of(found: tuple[Job, LogPiece]) -> int:
     return len(found[1].data)
 
 
+def _about(piece: LogPiece, done: bool) -> dict[str, str]:
+    headers = {"Headway-Next-Offset": str(piece.next), "Headway-Skipped": str(piece.skipped)}
+    headers["Headway-Done"] = "true" if done else "false"
+    headers |= {"Headway-Damaged": str(piece.damaged)} if piece.damaged else {}
+    if piece.times:
+        headers["Headway-Times"] = " ".join(f"{end}:{at:.1f}" for end, at in _fewer(piece.times))
+    return headers
+
+
 def _fewer(times: tuple[Mark, ...]) -> list[Mark]:
     """As many as a header takes; of those that are left out, the next holds too."""
     step = -(-len(times) // TIMES_MAX)
@@ -234,11 +243,7 @@ def routes(services: Services) -> APIRouter:
                     break
                 tails.followed(job.id)
                 await asyncio.wait([happened], timeout=min(left_s, LOOK_AGAIN_S))
-        headers = {"Headway-Next-Offset": str(piece.next), "Headway-Skipped": str(piece.skipped)}
-        headers["Headway-Done"] = "true" if not (piece.data or piece.damaged or grows) else "false"
-        headers |= {"Headway-Damaged": str(piece.damaged)} if piece.damaged else {}
-        if piece.times:
-            headers["Headway-Times"] = " ".join(f"{end}:{at:.1f}" for end, at in _fewer(piece.times))
+        headers = _about(piece, done=not (piece.data or piece.damaged or grows))
         return Response(piece.data, media_type="application/octet-stream", headers=headers)
 
     return router
