@@ -15,7 +15,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import crowd, followers, idle, latency, limit, peers, postgres, progress, queue, saves, scheduler, throughput
+from bench import (
+    crowd,
+    followers,
+    idle,
+    latency,
+    limit,
+    peers,
+    points,
+    postgres,
+    progress,
+    queue,
+    saves,
+    scheduler,
+    throughput,
+)
 from bench.house import House, house
 from bench.table import Table
 
@@ -163,6 +177,11 @@ class Run:
             for what, value, unit, goal in queue.rows(mine):
                 self.table.amount(what, value, f" {unit}", goal, digits=1)
 
+    def points(self) -> None:
+        say("points of metrics")
+        for what, value, unit, goal in points.rows():
+            self.table.amount(what, value, f" {unit}", goal, digits=2 if unit == "%" else 1)
+
     def crowd(self) -> None:
         say(f"{crowd.AGENTS:,} agents at one server on PostgreSQL")
         with postgres.postgres() as databases:
@@ -207,6 +226,7 @@ ALONE |= {
     "scheduler": Run.scheduler,
     "queue": Run.queue,
     "crowd": Run.crowd,
+    "points": Run.points,
     "followers": Run.followers,
     "postgres": Run.postgres,
 }
@@ -241,6 +261,7 @@ def main() -> int:
         run.queue()
         run.postgres()
         run.crowd()
+        run.points()
         run.followers()
     facts = {"python": platform.python_version(), "kernel": f"{platform.system()} {platform.release()}"}
     cores = len(os.sched_getaffinity(0))

@@ -25,7 +25,7 @@ from headway.core.model import Job
 from headway.features.metrics.curves import NO_STEP, Points
 from headway.features.metrics.reading import PointReader
 from headway.features.metrics.rules import NAMES_MAX, clean, shown
-from headway.features.metrics.tables import PARAMETERS, SERIES, STREAMS, Series
+from headway.features.metrics.tables import PARAMETERS, SERIES, STREAMS, PointStream, Series
 from headway.store.protocol import Store
 from headway.store.tables import Which
 from headway_wire.sync import POINTS as STREAMS_OF_POINTS
@@ -65,9 +65,8 @@ def show_points(row: Series, points: Points) -> dict[str, Any]:
     }
 
 
-def notes_of(store: Store, job: str) -> list[str]:
+def notes_on(streams: Sequence[PointStream]) -> list[str]:
     """What could not be taken of a job's points, in sentences."""
-    streams = store.rows(STREAMS, Which(equal={"job": job}))
     unread, left_out, lost = (
         sum(getattr(each, name) for each in streams) for name in ("unread", "left_out", "lost_bytes")
     )
@@ -141,8 +140,10 @@ def routes(services: Services) -> APIRouter:
             found = find_series(store, job, name, attempt, rank)
             found = found if every_source else shown(found)
             params = store.rows(PARAMETERS, Which(equal={"job": job.id}))
-            told = {"job": job.id, "series": [show_series(row) for row in found], "notes": notes_of(store, job.id)}
-            return JSONResponse({**told, "params": [asdict(each) for each in params]})
+            streams = store.rows(STREAMS, Which(equal={"job": job.id}))
+            told = {"job": job.id, "series": [show_series(row) for row in found], "notes": notes_on(streams)}
+            waiting = sum(each.seen - each.packed for each in streams)
+            return JSONResponse({**told, "params": [asdict(each) for each in params], "unpacked_bytes": waiting})
 
         return await run_in_threadpool(read)
 
