@@ -88,6 +88,15 @@ def test_a_whole_home_is_not_sent_along_with_a_command_that_needs_no_file_of_it(
     read_spec(made.raw)
 
 
+def test_a_folder_below_a_home_that_is_kept_in_git_is_bundled_by_itself(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(project))
+    made = prepared(project, Packing(), shared=True)
+    assert made.bundle is not None
+    assert made.bundle.root == str(project / "src")
+
+
 def test_a_script_in_a_whole_home_is_refused_unless_it_is_said_how_to_get_it_there(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

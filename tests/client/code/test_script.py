@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -77,6 +78,22 @@ def test_words_become_a_command(place: Path, words: list[str], expected: list[st
 
 def test_words_after_the_separator_are_taken_as_they_are(place: Path) -> None:
     assert describe_job(["no-such", "--", "x"], {}, {}, str(place), verbatim=True)["command"] == ["no-such", "--", "x"]
+
+
+def test_a_directory_that_may_not_be_entered_is_told_as_that() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("NOT ROOT, so nobody else could be tried")
+    with TemporaryDirectory(dir="/tmp") as top:
+        Path(top).chmod(0o755)
+        (Path(top) / "shut/inner").mkdir(parents=True)
+        (Path(top) / "shut").chmod(0o600)
+        os.setresuid(65534, 65534, 0)  # For a moment: root may enter everything.
+        try:
+            for asked in ("shut", "shut/inner"):
+                with pytest.raises(BadInput, match=f'workdir: "{asked}" may not be entered by you: permission denied'):
+                    describe_job(["ls"], {"workdir": asked}, {"PATH": "/bin"}, top)
+        finally:
+            os.setresuid(0, 0, 0)
 
 
 def test_a_script_that_only_the_callers_directory_has_is_named_by_its_full_path(place: Path) -> None:

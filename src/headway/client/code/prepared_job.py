@@ -104,6 +104,8 @@ def _settled(raw: dict[str, Any], packing: Packing, here: Surroundings) -> Prepa
 def _root(workdir: str, asked: bool | None, when: str, shared: bool) -> str | None:
     """The directory to bundle, or None for a job that runs in place."""
     project = ignored_files.project_root(workdir)
+    if project is not None and asked is None and too_much(project):
+        project = None  # A home that is kept in git, say: what lies below it is not all one project.
     wanted = asked if asked is not None else when == "always" or (when == "auto" and shared)
     return (project or workdir) if wanted else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,10 +60,23 @@ def workdir(asked: object, cwd: str) -> str:
     if asked and "\0" in asked:
         raise BadInput("workdir: contains a NUL byte")
     path = os.path.normpath(os.path.join(cwd, os.path.expanduser(asked))) if asked else cwd
-    if not os.path.isdir(path):
-        what = "is not a directory" if os.path.exists(path) else "does not exist"
-        raise BadInput(f'workdir: "{str(asked)[:200]}" {what}', nearest(path))
+    what = _not_enterable(path)
+    if what:
+        raise BadInput(f'workdir: "{str(asked or path)[:200]}" {what}', nearest(path) if "exist" in what else "")
     return path
+
+
+def _not_enterable(path: str) -> str:
+    """Why nothing could run in a directory, as the end of a sentence; empty where it could."""
+    try:
+        found = os.stat(path)
+    except PermissionError:
+        return "may not be entered by you: permission denied"
+    except (OSError, ValueError):
+        return "does not exist"
+    if not stat.S_ISDIR(found.st_mode):
+        return "is not a directory"
+    return "" if os.access(path, os.X_OK) else "may not be entered by you: permission denied"
 
 
 def command_for(words: Sequence[str], directory: str, cwd: str, env: Mapping[str, str]) -> list[str]:
