@@ -15,6 +15,7 @@ from headway.cli.frame.options import connect, job_argument, output_options
 from headway.cli.frame.output import Output, on_terminal
 from headway.cli.job_flags.selection import filter_options
 from headway.cli.screen import jobs as job_pages
+from headway.core.errors import NotFound
 
 UNFINISHED = "queued,starting,running,stopping"
 ENDED = "succeeded,failed,cancelled"
@@ -91,8 +92,9 @@ def _found(
     """The rows, and whether there are more unfinished ones than are shown."""
     if array:
         found = client.house.array_counts(array)
-        id = found["id"] if found else array
-        return client.jobs(limit=limit or ALL, **words, array=id), False
+        if found is None:
+            raise NotFound(f'no array "{array[:80]}"', "headway ps lists arrays and jobs")
+        return client.jobs(limit=limit or ALL, **words, array=found["id"]), False
     if everything or "state" in words:
         return _once(client.jobs(limit=limit or ALL, **words, grouped="true")), False
     shown = limit or UNFINISHED_SHOWN

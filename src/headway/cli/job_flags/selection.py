@@ -177,7 +177,8 @@ def _agreed(output: Output, deed: Deed, found: Mapping[str, Any]) -> bool:
     if not on_terminal(sys.stdin):
         raise BadInput(f"{said}, and nobody is there to agree", "add -y to do it without being asked")
     shown = found["jobs"][:SHOWN_MOST]
-    rows = [(job["id"], job["state"], job["user"], job["name"]) for job in shown]
+    names = [f"{job['name']} [{job['count']:,}]" if "count" in job else job["name"] for job in shown]
+    rows = [(job["id"], job["state"], job["user"], name) for job, name in zip(shown, names, strict=True)]
     click.echo(output.table(("ID", "STATE", "USER", "NAME"), rows), err=True)
     listed = sum(job.get("count", 1) for job in shown)
     if found["count"] > listed:
