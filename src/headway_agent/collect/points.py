@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LOG, MLFLOW, TENSORBOARD, HUGGINGFACE = "log", "mlflow", "tensorboard", "huggingface"
 CSV, TRAINER_STATE, HYPERTUNE, REGEX, STDOUT = "csv", "trainer_state", "hypertune", "regex", "stdout"
-ARGUMENTS, HYDRA = "arguments", "hydra"
+ARGUMENTS, HYDRA, HPARAMS, GIVEN = "arguments", "hydra", "hparams", "param"
 
 NAME_CHARS_MAX = 200
 LINE_FIGURES_MAX = 200

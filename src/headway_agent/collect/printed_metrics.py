@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 
+from headway_agent.collect import parameters
 from headway_agent.collect.printed_lines import read_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from headway_agent.collect.parameters import Params
     from headway_agent.collect.points import Point
     from headway_agent.collect.printed_lines import Said
 
@@ -52,6 +54,7 @@ class _Name:
 class PrintedMetrics:
     def __init__(self) -> None:
         self.offset = 0
+        self.params: Params = {}
         self.names_refused = 0  # So many were there already.
         self._names: dict[str, _Name] = {}
         self._counts: dict[str, int] = {}  # The newest step and the newest epoch.
@@ -68,7 +71,9 @@ class PrintedMetrics:
         points: list[Point] = []
         for line in data[:end].splitlines(keepends=True):
             self.offset += len(line)
-            if len(line) <= LINE_BYTES_MAX and _MAY_SAY.search(line):
+            if b"Namespace(" in line:
+                self.params.update(parameters.of_line(line))
+            elif len(line) <= LINE_BYTES_MAX and _MAY_SAY.search(line):
                 said = read_line(line, not line.endswith(b"\r"))
                 if said is not None:
                     self._take(said, at, points)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 
+from headway_agent.collect.collection import Collection
 from headway_agent.decide.facts_and_acts import KeepAgain, Move, Salvage, Settle
 from headway_agent.files import workdir_notes
 from headway_agent.files.inotify import Watcher
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from headway_agent.decide.facts_and_acts import Act
     from headway_agent.files.restore import Restored
     from headway_agent.files.uploader import Uploader
+    from headway_agent.node.directory import FactLog
     from headway_agent.objects.remote import RemoteStorage
     from headway_wire.claim import Claim, Program
 
@@ -46,6 +48,7 @@ class FileWatch:
         storage: RemoteStorage,
         make_checkpointer: Callable[[Watcher], Uploader],
         going: Callable[[str], bool],
+        log: FactLog | None = None,
     ) -> None:
         self._directory_of, self._storage, self._make = directory_of, storage, make_checkpointer
         self._going = going
@@ -58,6 +61,8 @@ class FileWatch:
         self._asked: set[str] = set()
         self._first_failures: dict[str, float] = {}
         self._settler = settled_tasks.Settler()
+        self._begun: dict[str, float] = {}  # When each task was claimed, by the time of day.
+        self.collection = Collection(log)
         self.watcher = Watcher()
 
     @property
@@ -88,6 +93,8 @@ class FileWatch:
             self._asked.add(key)
         dirs = claim.progress.checkpoint.dirs if claim.progress.checkpoint else ()
         note = self._workdirs[key] = Note(cwd, time.time_ns(), dirs)
+        self._begun[key] = time.time()
+        self.collection.held(claim, directory)
         if claim.nodes > 1 and workdir_notes.is_in_place(directory, cwd):
             from headway_agent.files import occupants  # Here: an idle node need not carry it.
 
@@ -115,6 +122,8 @@ class FileWatch:
         if cwd and started_at:
             self._workdirs[key] = Note(str(cwd), int(started_at * 1e9))
             self._note_workdir(key)
+        self._begun[key] = started_at
+        self._collect(key)
         if key not in self._watched:
             self._watch(key)
 
@@ -143,11 +152,19 @@ class FileWatch:
             key = self._elsewhere.popleft()[1]
             if self._going(key) and self._note_workdir(key):
                 self.thread.attend(key)
+                self._collect(key)
         due = []
         while self._unnoted and self._unnoted[0][0] <= now:
             due.append(self._unnoted.popleft()[1])
         if any(map(self._going, due)):
             threading.Thread(target=self._note, args=(due,), name="packages", daemon=True).start()
+
+    def _collect(self, key: str) -> None:
+        """Collect the figures of a task that has been running for a while."""
+        directory = self._directory_of(key)
+        note = workdir_notes.read(directory)
+        if note is not None:
+            self.collection.begin(key, directory, note.cwd, self._begun.get(key, 0.0))
 
     def _note_workdir(self, key: str) -> bool:
         """Note where it works, for whoever looks there; whether it could be noted."""
@@ -223,6 +240,8 @@ class FileWatch:
         self._asked.discard(key)
         self._leave_workdir(key, self._workdirs.pop(key, None))
         self._first_failures.pop(key, None)
+        self._begun.pop(key, None)
+        self.collection.forget(key)
         if key in self._watched:
             self._watched.discard(key)
             self.watcher.drop(key)

@@ -113,7 +113,7 @@ class Agent:
         self.site = steps.Site(cache_dir, self.storage.stored, os.environ)
         self.preparations = steps.Preparations(self.inbox)
         self.progressing = file_watch.FileWatch(
-            node_dir.task, self.storage, self._checkpointer, lambda key: key in self.state.going
+            node_dir.task, self.storage, self._checkpointer, lambda key: key in self.state.going, self.log
         )
         self.site.restore, self.site.home = self.progressing.restore, self.home
         self.notice_asked = False
@@ -306,6 +306,8 @@ class Agent:
         exits = tuple(Exit(*each) for each in told["exits"])
         over, directory = told["phase"] == "over", self.node_dir.task(told["task"])
         ended = over or bool(told.get("stays_s"))
+        if over:
+            self.progressing.collection.finish(told["task"], directory, bool)
         self.progressing.first_failures([(told["task"], told.get("first_failure_at", 0.0))])
         return Kept(
             told["task"],
@@ -351,12 +353,12 @@ class Agent:
         directory = self.node_dir.task(key)
         self.overseer.forget(key)
         self.visits.end(key)
-        if enforce.has_policies(directory):
-            self.preparations.begin(
-                lambda: enforce.marks_of(directory), lambda marks: self._noted(key, directory, marks)
-            )
+        collection, marks_of = self.progressing.collection, partial(enforce.marks_of, directory)
+        if collection.is_wanted(key, directory) or enforce.has_policies(directory):
+            last_look = partial(collection.finish, key, directory, marks_of)
+            self.preparations.begin(last_look, lambda marks: self._noted(key, directory, marks))
         else:
-            self._noted(key, directory, enforce.marks_of(directory))
+            self._noted(key, directory, marks_of())
 
     def _noted(self, key: str, directory: str, marks: Any) -> None:
         task = self.state.tasks.get(key)
