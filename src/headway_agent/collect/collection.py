@@ -16,8 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, TypeVar
 
+    from headway_agent.collect.status_server import StatusServer
     from headway_agent.collect.task_collector import TaskCollector
-    from headway_agent.node.directory import FactLog
+    from headway_agent.node.directory import FactLog, NodeDir
     from headway_wire.claim import Claim
 
     T = TypeVar("T")
@@ -32,12 +33,26 @@ DONE = "collected"
 
 
 class Collection:
-    def __init__(self, log: FactLog | None = None) -> None:
-        self._log = log
+    def __init__(self, node_dir: NodeDir | None = None, log: FactLog | None = None) -> None:
+        self._node_dir, self._log = node_dir, log
+        self._status: StatusServer | None = None
         self._lock = threading.Condition()
         self._looking = threading.Lock()  # One look at a time: a spool has one writer.
         self._tasks: dict[str, TaskCollector] = {}
         self._thread: threading.Thread | None = None
+
+    def env(self, key: str) -> dict[str, str]:
+        """What a training must know to post how far it is; tasks that set this themselves go first."""
+        return self.status.env(key) if self._node_dir is not None else {}
+
+    @property
+    def status(self) -> StatusServer:
+        if self._status is None:
+            from headway_agent.collect.status_server import StatusServer  # Here: an idle node need not carry it.
+
+            assert self._node_dir is not None
+            self._status = StatusServer(self._node_dir.path, self._node_dir.task)
+        return self._status
 
     def held(self, claim: Claim, directory: str) -> None:
         """Note the parameters that a task was given, which stand in its command or were named for it."""
@@ -66,7 +81,14 @@ class Collection:
                 self._thread.start()
             self._lock.notify_all()
 
+    def found_going(self) -> None:
+        """An agent that has just started finds a task that may post to it."""
+        if self._node_dir is not None:
+            self.status.listen_again()
+
     def forget(self, key: str) -> None:
+        if self._status is not None:
+            self._status.forget(key)
         with self._lock:
             self._tasks.pop(key, None)
             self._lock.notify_all()

@@ -78,3 +78,9 @@ class Spool:
             self._offsets = found
             self._numbers = max([number for number, _, _ in found.values()], default=0)
         return self._offsets
+
+
+def first_rank(directory: str) -> int:
+    """The first rank of a task, by its output files."""
+    names = [name.partition(".")[0][len("rank") :] for name in os.listdir(directory) if name.startswith("rank")]
+    return min([int(name) for name in names if name.isdigit()], default=0)

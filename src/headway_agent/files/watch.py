@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from headway_agent.decide.facts_and_acts import Act
     from headway_agent.files.restore import Restored
     from headway_agent.files.uploader import Uploader
-    from headway_agent.node.directory import FactLog
     from headway_agent.objects.remote import RemoteStorage
     from headway_wire.claim import Claim, Program
 
@@ -48,7 +47,7 @@ class FileWatch:
         storage: RemoteStorage,
         make_checkpointer: Callable[[Watcher], Uploader],
         going: Callable[[str], bool],
-        log: FactLog | None = None,
+        collection: Collection | None = None,
     ) -> None:
         self._directory_of, self._storage, self._make = directory_of, storage, make_checkpointer
         self._going = going
@@ -62,7 +61,7 @@ class FileWatch:
         self._first_failures: dict[str, float] = {}
         self._settler = settled_tasks.Settler()
         self._begun: dict[str, float] = {}  # When each task was claimed, by the time of day.
-        self.collection = Collection(log)
+        self.collection = collection or Collection()
         self.watcher = Watcher()
 
     @property
@@ -83,7 +82,8 @@ class FileWatch:
 
     # --- the life of a task ---
 
-    def held(self, claim: Claim, directory: str, cwd: str) -> None:
+    def held(self, claim: Claim, directory: str, cwd: str) -> dict[str, str]:
+        """Returns the variables by which it finds where to post how far it is."""
         asked, key = asked_of(claim.progress, cwd), claim.task
         if asked:
             write_whole(os.path.join(directory, ASKED), asked)
@@ -102,6 +102,7 @@ class FileWatch:
         if dirs or claim.attempt > 1:
             # One that runs again writes over what is there, and no folder shows that something was written.
             self._note_workdir(key)
+        return self.collection.env(key)
 
     def spawned(self, key: str) -> None:
         self._note_later(key)
@@ -124,6 +125,7 @@ class FileWatch:
             self._note_workdir(key)
         self._begun[key] = started_at
         self._collect(key)
+        self.collection.found_going()
         if key not in self._watched:
             self._watch(key)
 

@@ -40,6 +40,7 @@ def launch_of(
     prepared: Prepared | None = None,
     shim: str = "",
     own: Sequence[str] = (),
+    posts: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Everything the keeper needs to start the task's ranks once `go` is given."""
     launcher = claim.launcher or "plain"
@@ -47,7 +48,7 @@ def launch_of(
     first = claim.first_rank
     cwd = (prepared.cwd if prepared else "") or claim.workdir or f"{task_dir}/work"
     split = claim.streams == "split"
-    common = _task_env(claim, task_dir, node_gpus, address)
+    common = {**(posts or {}), **_task_env(claim, task_dir, node_gpus, address)}
     common.update(prepared.env if prepared else {})
     if shim:
         common["PYTHONPATH"] = search_path(common.get("PYTHONPATH", ""), shim)

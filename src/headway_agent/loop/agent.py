@@ -13,6 +13,7 @@ import sys
 import time
 from functools import partial
 
+from headway_agent.collect.collection import Collection
 from headway_agent.decide import node_features, unconfirmed_files
 from headway_agent.decide.decide import (
     NOT_BEGUN,
@@ -112,8 +113,9 @@ class Agent:
         cache_dir = steps.cache_dir(node_dir.path, os.environ)
         self.site = steps.Site(cache_dir, self.storage.stored, os.environ)
         self.preparations = steps.Preparations(self.inbox)
+        collection = Collection(node_dir, self.log)
         self.progressing = file_watch.FileWatch(
-            node_dir.task, self.storage, self._checkpointer, lambda key: key in self.state.going, self.log
+            node_dir.task, self.storage, self._checkpointer, self.state.going.__contains__, collection
         )
         self.site.restore, self.site.home = self.progressing.restore, self.home
         self.notice_asked = False
@@ -121,7 +123,7 @@ class Agent:
             node_dir, lambda: self.storage.put, lambda fact: self.inbox.put(self.happened, fact), os.environ
         )
         self.shim = sdk_shim.put(node_dir)
-        self.visits = Visits(self.home, node_dir.path, self.log, lambda key: key in self.state.going)
+        self.visits = Visits(self.home, node_dir.path, self.log, self.state.going.__contains__)
         self.turn = AgentTurn(self, self.state)
         self.happened = self.turn.happened
         usage = UsageReports(node_dir.path, granted.gpus_granted(), self.inbox.wake)
@@ -130,8 +132,7 @@ class Agent:
         self.link = KeeperLink(node_dir, base_env(os.environ))
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.inbox.read_end, selectors.EVENT_READ)
-        self.ended = ""
-        self.exit_code = 0
+        self.ended, self.exit_code = "", 0
         self.answered_at_s = boottime_s()
         self.pace = Pace()
         self.keeper_pause = Pause(KEEPER_RETRY_S, KEEPER_RETRY_S_MAX)
@@ -306,8 +307,7 @@ class Agent:
         exits = tuple(Exit(*each) for each in told["exits"])
         over, directory = told["phase"] == "over", self.node_dir.task(told["task"])
         ended = over or bool(told.get("stays_s"))
-        if over:
-            self.progressing.collection.finish(told["task"], directory, bool)
+        finish, measured = self.progressing.collection.finish, partial(packs.output_sizes, directory)
         self.progressing.first_failures([(told["task"], told.get("first_failure_at", 0.0))])
         return Kept(
             told["task"],
@@ -317,7 +317,7 @@ class Agent:
             told["address"],
             told["port"],
             told["started_at"],
-            packs.output_sizes(directory) if over else {},
+            finish(told["task"], directory, measured) if over else {},
             self._tail(told["task"], exits) if ended else "",
             told["grace_s"],
             over and not settled_tasks.is_torn(directory) and self.progressing.leftovers(told["task"]),
@@ -406,12 +406,12 @@ class Agent:
             port = self.state.tasks[act.task].port or granted.free_port()  # Held anew, it keeps the port that was told.
             if act.claim.progress.log_policies:
                 enforce.keep_policies(directory, act.claim.progress.log_policies)
-            self.progressing.held(act.claim, directory, workdir or f"{directory}/work")
+            posts = self.progressing.held(act.claim, directory, workdir or f"{directory}/work")
         except (OSError, steps.NotHere) as error:
             self._not_prepared(act.task, error)
             return
         self.link.holds.append(
-            launch_of(act.claim, directory, self.address, port, self.facts.gpus, result, self.shim, OWN)
+            launch_of(act.claim, directory, self.address, port, self.facts.gpus, result, self.shim, OWN, posts)
         )
         self.happened(Held(act.task, self.address, port))
 
