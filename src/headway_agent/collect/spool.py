@@ -8,18 +8,18 @@ from __future__ import annotations
 import os
 
 from headway_agent.collect.points import begin_line, offsets_in
+from headway_wire.sync import COLLECTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headway_agent.collect.points import Offsets
 
-STREAM = "metrics"
 READ_BYTES = 4 << 20
 
 
 class Spool:
     def __init__(self, directory: str, rank: int) -> None:
-        self.path = f"{directory}/rank{rank}.{STREAM}"
+        self.path = f"{directory}/rank{rank}.{COLLECTED}"
         self._offsets: Offsets | None = None
         self._numbers = 0
 

@@ -68,7 +68,7 @@ def launch_of(
             {
                 "rank": first + local,
                 "argv": argv,
-                "env": dict(common, **_rank_env(first + local, local, task_dir)),
+                "env": {**_found_env(first + local, task_dir), **common, **_rank_env(first + local, local, task_dir)},
                 "cwd": cwd,
                 "out": f"{task_dir}/rank{first + local}.out",
                 "err": f"{task_dir}/rank{first + local}.err" if split else "",
@@ -106,6 +106,11 @@ def _rank_env(rank: int, local: int, task_dir: str) -> dict[str, str]:
         "HEADWAY_RANK": str(rank),
         "HEADWAY_METRICS_FILE": f"{task_dir}/sdk/rank{rank}.{LOGGED}",
     }
+
+
+def _found_env(rank: int, task_dir: str) -> dict[str, str]:
+    """Where a rank's reports of results go, unless its job says it: figures are found there."""
+    return {"CLOUD_ML_HP_METRIC_FILE": f"{task_dir}/sdk/hypertune-{rank}"}
 
 
 def _task_env(claim: Claim, task_dir: str, node_gpus: int, address: str) -> dict[str, str]:

@@ -138,12 +138,10 @@ class Agent:
         self.keeper_pause = Pause(KEEPER_RETRY_S, KEEPER_RETRY_S_MAX)
         self.upgrade_at_s = 0.0
         self.pack_number = 0
-        self.shipping = False
+        self.shipping = self.more_to_ship = False
         self.ship_pause = Pause()
-        self.ship_at_s = self.looked_at_s = 0.0
+        self.ship_at_s = self.looked_at_s = self.shipped_all_at_s = 0.0
         self.look_every_s = LOOK_S
-        self.shipped_all_at_s = 0.0
-        self.more_to_ship = False
 
     def _checkpointer(self, watcher: Watcher) -> Uploader:
         from headway_agent.files.uploader import Uploader  # Here: only nodes that keep something need it.

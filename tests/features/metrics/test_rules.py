@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from headway.features.metrics import rules
-from headway.features.metrics.rules import Fold, clean, read_line, shown
+from headway.features.metrics.rules import Fold, clean, read_line
+from headway.features.metrics.same_curves import shown
 from headway.features.metrics.tables import Series
 
 

@@ -24,7 +24,8 @@ from headway.core.errors import NotFound
 from headway.core.model import Job
 from headway.features.metrics.curves import NO_STEP, Points
 from headway.features.metrics.reading import PointReader
-from headway.features.metrics.rules import NAMES_MAX, clean, shown
+from headway.features.metrics.rules import NAMES_MAX, clean
+from headway.features.metrics.same_curves import shown
 from headway.features.metrics.tables import PARAMETERS, SERIES, STREAMS, PointStream, Series
 from headway.store.protocol import Store
 from headway.store.tables import Which

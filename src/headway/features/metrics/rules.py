@@ -22,9 +22,6 @@ NUMBER_CHARS_MAX = 40
 RANK_MAX = 10**6
 STEP_MAX = 2**62
 LOGGED = "log"
-FINEST_FIRST = ("log", "mlflow", "tensorboard", "huggingface", "csv", "stdout")
-"""Where one curve has several sources, the first of these is shown: it has the most digits, and every step."""
-
 Ref = tuple[int, str, str]
 """A series within its stream: rank, name, source."""
 
@@ -220,18 +217,3 @@ class Fold:
             self.tallies[ref].changed = False
         self.fresh, self.fresh_params = [], []
         self.points = self.unread = self.left_out = 0
-
-
-def shown(rows: list[Series]) -> list[Series]:
-    """Of each curve that several sources tell, the finest; in order of name, attempt and rank."""
-    best: dict[tuple[str, int, int, int], Series] = {}
-    for row in rows:
-        key = (row.name, row.attempt, row.task, row.rank)
-        known = best.get(key)
-        if known is None or fineness(row.source) < fineness(known.source):
-            best[key] = row
-    return [best[key] for key in sorted(best)]
-
-
-def fineness(source: str) -> tuple[int, str]:
-    return (FINEST_FIRST.index(source) if source in FINEST_FIRST else len(FINEST_FIRST), source)
