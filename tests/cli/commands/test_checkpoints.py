@@ -86,18 +86,21 @@ def test_fork_reads_the_step_and_the_parameters(
     assert sent.pop("key")
     assert sent == {"step": step, "set": {"lr": 3e-5, "name": "a b", "amp": True}}
     assert headway("fork", "j1@x", "-d").code == 2
+    assert headway("fork", "j1@best", "-d").code == 2, "best by which metric?"
 
 
 def test_rerun_and_fork_say_what_is_different(job: str, fake: FakeServer, headway: Callable, place: Path) -> None:
     fake.jobs["j1"]["spec"]["outputs"] = ["output"]
     words = ["--gpus", "2", "--name", "n", "--env", "A=1", "--param", "lr=1", "--set", "retry.max=3"]
-    words += ["--set", "max_duration=", "--outputs", "more", "--workdir", "."]
+    words += ["--set", "max_duration=", "--outputs", "more", "--workdir", ".", "--pool", "-", "--mem", "-"]
+    words += ["--set", "env.V=1.10", "--set", "command=[a, 0.10, true]"]
     for command in ("rerun", "fork"):
         assert headway(command, job, *words, "-d", "-q").code == 0
         assert fake.bodies[-1]["set"] == {"lr": 1}
         assert fake.bodies[-1]["changes"] == {
-            "resources": {"gpus": 2}, "name": "n", "env": {"A": "1"}, "retry": {"max": 3}, "max_duration": None,
-            "outputs": ["output", "more"], "workdir": str(place),
+            "resources": {"gpus": 2, "memory": None}, "name": "n", "env": {"A": "1", "V": "1.10"}, "retry": {"max": 3},
+            "max_duration": None, "outputs": ["output", "more"], "workdir": str(place), "pool": None,
+            "command": ["a", "0.10", "true"],
         }  # fmt: skip
 
 

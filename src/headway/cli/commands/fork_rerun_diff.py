@@ -11,7 +11,7 @@ import click
 from headway.cli.commands.run import followed, show_submitted
 from headway.cli.frame import exits
 from headway.cli.frame.examples import examples
-from headway.cli.frame.options import connect, job_argument, output_options, step_of
+from headway.cli.frame.options import connect, job_argument, output_options
 from headway.cli.frame.output import Output
 from headway.cli.job_flags.flags import again_given, again_options
 from headway.cli.screen import jobs as job_pages
@@ -23,9 +23,10 @@ detach_option = click.option("-d", "--detach", is_flag=True, help="Submit and re
     epilog=examples(
         "headway fork mnist@1200 --param lr=3e-5  # from the checkpoint at step 1200",
         "headway fork mnist --gpus 2 --set checkpoint.keep_last=5  # from the newest",
+        "headway fork mnist@best --name mnist-b",
     )
 )
-@click.argument("which", metavar="JOB[@STEP]")
+@click.argument("which", metavar="JOB[@STEP|@best|@last]")
 @again_options
 @detach_option
 @output_options
@@ -34,12 +35,14 @@ def fork(which: str, sets: Sequence[str], detach: bool, output: Output, **given:
 
     Flags say what is different: the rest is as it was.
     """
-    ref, at, step = which.rpartition("@")
-    if not at or (not step.isdecimal() and step != "last"):
-        ref, step = (ref, step) if at else (which, "last")
-    number = None if step == "last" else step_of(step, "fork")
+    from headway.client import checkpoints
+
+    ref, step = checkpoints.split_ref(which)
     client = connect(output)
     of = client.detail(ref)
+    number = int(step) if step.isdecimal() else None
+    if step == checkpoints.BEST:
+        number = int(checkpoints.pick(client.checkpoints(of["id"]), step, of)["step"])
     params, changes = again_given(given, sets, of.get("spec") or {}, os.getcwd())
     return _submitted(client, client.fork(of["id"], number, params, changes=changes).seen, detach, output)
 
@@ -63,9 +66,10 @@ def rerun(job: str, sets: Sequence[str], detach: bool, output: Output, **given: 
     client = connect(output)
     of = client.detail(job)
     params, changes = again_given(given, sets, of.get("spec") or {}, os.getcwd())
+    made = client.rerun(of["id"], params=params, changes=changes)
     if not (of.get("spec") or {}).get("bundle"):
         output.say(f"headway: {of['id']} ran in place: the code is whatever lies there now; --bundle keeps it")
-    return _submitted(client, client.rerun(of["id"], params=params, changes=changes).seen, detach, output)
+    return _submitted(client, made.seen, detach, output)
 
 
 @click.command(epilog=examples("headway diff train train-2", "headway diff k7m2xq4w p3n8wz1d -o json"))

@@ -15,6 +15,7 @@ import yaml
 
 from headway.core.errors import BadInput
 
+AS_WRITTEN = ("env", "tags", "labels")  # Groups whose values are text: `1.10` is not 1.1.
 FILE_BYTES_MAX = 16 * 2**20
 VALUES_MAX = 100_000
 
@@ -128,7 +129,7 @@ def _keep_as_written(node: yaml.Node) -> None:
         inner: Sequence[yaml.Node] = ()
         if key.value == "command" and isinstance(value, yaml.SequenceNode):
             inner = value.value
-        elif key.value in ("env", "tags", "labels") and isinstance(value, yaml.MappingNode):
+        elif key.value in AS_WRITTEN and isinstance(value, yaml.MappingNode):
             inner = [each for _, each in value.value]
         for each in inner:
             # `true` is a word of a command; in the environment it is more often a mistake than the text.
@@ -190,7 +191,16 @@ def set_value(raw: dict[str, Any], path: str, text: str) -> None:
         if not isinstance(inner, dict):
             raise BadInput(f'--set {path}: "{parent}" is not a group of keys')
         place = inner
-    place[last] = parse(text, f"--set {path}")
+    place[last] = _said(path, text, f"--set {path}")
+
+
+def _said(path: str, text: str, what: str) -> Any:
+    """The value as a file would have it: numbers of commands and variables stay as they are written."""
+    if path == "command":
+        return _nodes(f"command: {text}", what)[0][1]["command"]
+    value = parse(text, what)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return text.strip() if number and path.partition(".")[0] in AS_WRITTEN else value
 
 
 def _text(path: str) -> str:

@@ -107,6 +107,10 @@ def again_given(
         from headway.cli.frame.yaml import set_value
 
         set_value(changes, key, value)
+    for entry, flag in flags_of(WORDS):  # As in `headway set`, a dash takes a word away.
+        if given.get(parameter(flag)) == "-":
+            del given[parameter(flag)]
+            changes[entry.key] = {**changes.get(entry.key, {}), flag.inner: None} if flag.inner else None
     lists = {key: value for key, value in of.items() if isinstance(value, list)}
     said = spec_given(given, {**lists, **changes}, cwd)
     params = said.pop("params", {}) if "params" not in changes else {}

@@ -168,4 +168,6 @@ def schedule_table(output: Output, found: Sequence[Mapping[str, Any]], now: floa
 
 
 def _soon(at: float | None, now: float) -> str:
-    return "never" if at is None else f"in {show_duration(max(0.0, at - now))}"
+    if at is None:
+        return "never"
+    return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(at))}, in {show_duration(max(0.0, at - now))}"
