@@ -58,6 +58,7 @@ def test_one_key_makes_one_job(fake: FakeServer) -> None:
         ([7], TypeError, "7 is neither a script"),
         ([b"true"], TypeError, "b'true' is neither a script"),
         (["nosuch.py"], headway.BadInput, "nosuch.py"),
+        (["train.py --lr 0.1"], headway.BadInput, "is several words"),
     ],
 )
 def test_misuse_is_told_before_anything_is_sent(
@@ -93,3 +94,9 @@ def test_what_looks_like_a_secret_is_warned_of_where_it_was_submitted(
     with pytest.warns(UserWarning, match="^MY_TOKEN is kept readable") as told:
         asyncio.run(program())
     assert told[0].filename == __file__
+
+
+def test_a_filter_that_does_not_exist_is_refused_and_not_passed_over(fake: FakeServer, client: headway.Client) -> None:
+    with pytest.raises(TypeError, match="jobs: 'stat' is not one of state, "):
+        client.jobs(stat="failed")  # type: ignore[call-arg]
+    assert fake.asked == []

@@ -11,11 +11,11 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from operator import methodcaller
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from headway.client.call_threads import CALLS_MOST, CallThreads
 from headway.client.job_handle import JobHandle, SeenJob
-from headway.client.sdk import LONG_POLL_S, Client, Described, warn_of
+from headway.client.sdk import LONG_POLL_S, Client, Described, JobFilter, warn_of
 
 if TYPE_CHECKING:
     from headway.client.code.bundle import ReadBundle, SentBundle
@@ -127,8 +127,12 @@ class AsyncClient:
         """Bring the server those files of a bundle that it does not know; `on_progress` is called on a thread."""
         return await self.call(lambda it: it.send_bundle(bundle, on_progress))
 
-    async def jobs(self, *, limit: int = 50, **only: Any) -> list[dict[str, Any]]:
-        """The newest jobs first, as summaries; narrowed by state, project, user, queue or name."""
+    async def jobs(self, *, limit: int = 50, **only: Unpack[JobFilter]) -> list[dict[str, Any]]:
+        """The newest jobs first, as summaries; narrowed by state, project, user, queue, name, tag, older_than or array.
+
+        `state` may be several, with commas; `name` a pattern (`fit-*`); `tag` a `K` or `K=V`, or a list of them;
+        `older_than` a time such as `7d`. With `grouped=True` an array is one of them, with `states` and `count`.
+        """
         return await self.call(lambda it: it.jobs(limit=limit, **only))
 
     async def job(self, ref: str) -> AsyncJobHandle:

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from headway import settings
 from headway.client.connection import embedded
@@ -37,6 +37,20 @@ PAGE = 1000
 
 # A script, a command as a list, or a description.
 Described = str | PathLike[str] | Sequence[str | PathLike[str]] | Mapping[str, Any]
+
+
+class JobFilter(TypedDict, total=False):
+    """What `Client.jobs` may be narrowed by."""
+
+    state: str
+    project: str
+    user: str
+    queue: str
+    name: str
+    tag: str | Sequence[str]
+    older_than: str
+    array: str
+    grouped: bool | str
 
 
 class Client:
@@ -186,11 +200,15 @@ class Client:
         answer = self._json("POST", "/jobs/batch", {**asked, "force": True} if force else asked)
         return list(answer["ids"])
 
-    def jobs(self, *, limit: int = 50, **only: Any) -> list[dict[str, Any]]:
+    def jobs(self, *, limit: int = 50, **only: Unpack[JobFilter]) -> list[dict[str, Any]]:
         """The newest jobs first, as summaries; narrowed by state, project, user, queue, name, tag, older_than or array.
 
-        With `grouped="true"` an array is one of them, with `states` and `count` of its jobs.
+        `state` may be several, with commas; `name` a pattern (`fit-*`); `tag` a `K` or `K=V`, or a list of them;
+        `older_than` a time such as `7d`. With `grouped=True` an array is one of them, with `states` and `count`.
         """
+        unknown = set(only) - set(JobFilter.__annotations__)
+        if unknown:
+            raise TypeError(f"jobs: {sorted(unknown)[0]!r} is not one of {', '.join(JobFilter.__annotations__)}")
         found: list[dict[str, Any]] = []
         before: int | None = None
         while len(found) < limit:
@@ -453,6 +471,9 @@ def _words_and_wishes(job: object, args: Sequence[str | PathLike[str]]) -> tuple
         raise TypeError(
             f"submit: {job!r:.80} is neither a script, nor a command as a list, nor a description as a dict"
         )
+    if isinstance(job, str) and not args and len(job.split()) > 1 and not os.path.exists(job):
+        words = ", ".join(f'"{word}"' for word in job.split())
+        raise BadInput(f'"{job[:80]}" is several words', f"give each by itself: submit({words[:200]})")
     first = [job] if isinstance(job, str | PathLike) else job
     return [os.fspath(word) for word in (*first, *args)], {}
 
