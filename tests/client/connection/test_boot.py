@@ -42,6 +42,15 @@ def test_systemd_reads_the_unit_as_it_was_meant(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
+def test_a_unit_whose_interpreter_is_gone_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "headway.service"
+    file.write_text(boot.unit({}, settings.home_from({}), "default.target"))
+    assert boot.missing_program(boot.Boot(boot.USER, str(file))) == ""
+    monkeypatch.setattr("sys.executable", "/nowhere/100% $x/python")
+    file.write_text(boot.unit({}, settings.home_from({}), "default.target"))
+    assert boot.missing_program(boot.Boot(boot.USER, str(file))) == "/nowhere/100% $x/python"
+
+
 def test_what_no_unit_can_hold_is_refused(tmp_path: Path) -> None:
     env = {"HEADWAY_HOME": str(tmp_path), "HEADWAY_AGENT_ENV": "a\nExecStartPre=b"}
     with pytest.raises(Conflict, match="HEADWAY_AGENT_ENV: its value has a line break"):

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from headway import settings
+from headway.cli.commands.login import warn_of_variables
 from headway.cli.frame import exits
 from headway.cli.frame.examples import examples
 from headway.cli.frame.groups import Noun
@@ -45,9 +46,7 @@ def use(name: str, output: Output) -> int:
     home = settings.home_from(os.environ)
     name = contexts.choose(home, name)
     url = settings.read_contexts(home).url(name) or ""
-    variable = next((each for each in ("HEADWAY_SERVER_URL", settings.CONTEXT) if os.environ.get(each)), "")
-    if variable:
-        output.say(f"warning: {variable} is set here, and goes before it: unset {variable}")
+    warn_of_variables(output, url)
     return done(
         output, {"name": name, "server": url}, f"commands work with {url or 'the server of this machine'}", name
     )

@@ -171,9 +171,27 @@ def servers(output: Output) -> Iterator[Check]:
     if told["version"] != __version__:
         remedy = "upgrade the older one" if elsewhere else "headway server restart"
         yield Check("versions", "warn", f"the server has {told['version']}, this command {__version__}", remedy)
+    if not elsewhere:
+        yield _boot()
     for trouble in told.get("troubles") or ():
         yield Check("server", "warn", trouble, "see headway server status")
     yield from _nodes(output, client.nodes, client.house.pools, told.get("engines", {}))
+
+
+def _boot() -> Check:
+    """Whether the server starts with the machine, and whether what starts it is still there."""
+    from headway.client.connection import boot
+
+    found = boot.enabled(os.environ)
+    if found is None:
+        return Check(
+            "after a reboot", "ok", "it starts with the first command; with the machine: headway server enable"
+        )
+    gone = boot.missing_program(found)
+    said = f"it starts with the machine ({found.by}: {found.place})"
+    if gone:
+        return Check("after a reboot", "warn", f"{said}, by {gone}, which is gone", "headway server enable, anew")
+    return Check("after a reboot", "ok", said)
 
 
 def hosts(output: Output) -> Iterator[Check]:

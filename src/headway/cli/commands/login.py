@@ -50,8 +50,17 @@ def login(url: str | None, name: str, oidc: bool, no_browser: bool, output: Outp
     logins.save(home, url, token)
     chosen = contexts.choose(home, contexts.remember(home, url, name))
     said = f'signed in to {url} as {who["name"]}; commands work with it from now on (context "{chosen}")'
+    warn_of_variables(output, url)
     output.show({**who, "server": url, "context": chosen}, lambda: said, lambda: [who["name"]])
     return exits.OK
+
+
+def warn_of_variables(output: Output, url: str) -> None:
+    """Say that a variable of this terminal goes before what was chosen."""
+    for name in ("HEADWAY_SERVER_URL", settings.CONTEXT):
+        if os.environ.get(name) and settings.load(os.environ).settings.server_url != url:
+            output.say(f"warning: {name} is set here, and goes before it: unset {name}")
+            return
 
 
 def _from_browser(url: str, no_browser: bool) -> str:

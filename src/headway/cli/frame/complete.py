@@ -57,6 +57,12 @@ def settings(client: Any, verb: str) -> Offer:
     return [CompletionItem(each.name + suffix, help=says(each.name)) for each in fields(Settings)]
 
 
+def contexts(client: Any, verb: str) -> Offer:
+    from headway.settings import LOCAL, read_contexts
+
+    return _items([LOCAL, *read_contexts(client.home).known])
+
+
 def _named(ask: Callable[[Any], Iterable[Any]], key: str = "name") -> Callable[[Any, str], Offer]:
     return lambda client, verb: _items(each if isinstance(each, str) else each[key] for each in ask(client))
 
@@ -94,8 +100,9 @@ NOUNS: dict[str, Callable[[Any, str], Offer]] = {
     "secret": secrets,
     "schedule": schedules,
     "config": settings,
+    "context": contexts,
 }
-NEEDS_NO_SERVER = (states, settings)
+NEEDS_NO_SERVER = (states, settings, contexts)
 FILES = frozenset({"--file", "--env-file", "--input", "--volume", "--ca-file"})
 DIRECTORIES = frozenset({"--workdir", "--directory", "--outputs", "--checkpoint-dir"})
 FILE_WORDS = frozenset({"words", "path", "paths", "file", "files", "source", "destination", "directory"})

@@ -126,6 +126,19 @@ def enabled(env: Mapping[str, str]) -> Boot | None:
     return None
 
 
+def missing_program(found: Boot) -> str:
+    """The interpreter that a unit names, if it is gone: an environment that was removed, or moved."""
+    if found.by == "cron":
+        return ""
+    try:
+        lines = Path(found.place).read_text().splitlines()
+    except OSError:
+        return ""
+    typed = next((line.partition("=")[2] for line in lines if line.startswith("ExecStart=")), "")
+    program = shlex.split(typed)[0].replace("%%", "%").replace("$$", "$") if typed else ""
+    return "" if not program or os.path.exists(program) else program
+
+
 def restart(env: Mapping[str, str], home: Home) -> bool:
     """Let the service manager start the server anew, where it is its; False where it is not."""
     found = enabled(env)

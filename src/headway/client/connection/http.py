@@ -266,16 +266,20 @@ class ServerLink:
         To the server that answered last; of several, to the first that takes it.
         """
         first = self._turn
-        while True:
-            address = self._find()
-            try:
-                wire, base = _connect(address, CONNECT_S_MAX)
-            except OSError as error:
-                self._turn += 1
-                if self._turn - first >= self.several:
-                    raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
-            else:
-                return wire, base, _headers(address, None) | self._name()
+        self.watch.begin(self.awaited)
+        try:
+            while True:
+                address = self._find()
+                try:
+                    wire, base = _connect(address, CONNECT_S_MAX)
+                except OSError as error:
+                    self._turn += 1
+                    if self._turn - first >= self.several:
+                        raise Unavailable(f"no answer from {address.url}: {_plain(error)}") from None
+                else:
+                    return wire, base, _headers(address, None) | self._name()
+        finally:
+            self.watch.end()
 
     def close(self) -> None:
         if self._wire is not None:
