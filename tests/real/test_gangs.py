@@ -157,7 +157,7 @@ def test_the_first_failing_rank_is_named_with_its_node(nodes: Living) -> None:
     done = nodes.wait(job)
     assert (done["state"], done["cause"]) == ("failed", "user_code")
     node = done["attempts"][0]["tasks"][2]["node"]
-    assert f"rank 2 on {node} " in done["sentence"]
+    assert f"(rank 2 on {node}, exit code " in done["sentence"]
     assert "ZeroDivisionError" in done["sentence"]
 
 
