@@ -43,7 +43,7 @@ def test_a_pipeline_is_followed_in_its_order_and_tells_of_the_first_that_failed(
     ran = home.run("run", "-f", "pipeline.yaml")
     assert ran.returncode == 100, ran
     assert ran.stdout == "PREPARED 1.10\ntraining --lr 0.5\nreported\n"
-    assert "(train) failed: training --lr 0.5 (rank 0, exit code 1) in attempt 1" in ran.stderr
+    assert "(train) failed: rank 0 ended with exit code 1" in ran.stderr
     jobs = json.loads(home.run("ps", "--json").stdout)["jobs"]
     assert {job["name"]: job["state"] for job in jobs} == {
         "prepare": "succeeded", "train": "failed", "report": "succeeded",

@@ -6,6 +6,7 @@ Pure. The causes are the words of the server's table; what follows from them is 
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 
 from headway_wire import causes
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from typing import Any, Iterable, Mapping, Sequence
 
 DETAIL_CHARS_MAX = 300
+LAST_LINE_CHARS_MAX = 200
+# A last line that tells what went wrong; any other was merely the last that a rank wrote.
+LOOKS_WRONG = re.compile(
+    r"^[\w./-]+: |(?i:error|exception|fail|fatal|abort|denied|no such|not found|cannot|can't|unable|invalid|missing"
+    r"|refused|unknown|unexpected|usage|killed|out of|interrupt)"
+)
 NO_ENTRY = "headway: cannot enter the working directory"  # How the note of a keeper begins that could not.
 SIGKILL = 9
 SHELL_SIGKILL = 128 + SIGKILL
@@ -161,9 +168,9 @@ def _detail(failed: Exit, cause: str, line: str) -> str:
     if cause == causes.CANCELLED:
         return "stopped on request"
     signal = SIGNAL_NAMES.get(failed.signal or 0, f"signal {failed.signal}")
-    if not line:
+    if not LOOKS_WRONG.search(line):
         how = f"ended with exit code {failed.exit_code}" if failed.signal is None else f"was ended by {signal}"
-        return f"rank {failed.rank} {how}"
+        return f"rank {failed.rank} {how}" + (f"; its last line: {line}" if line else "")[:LAST_LINE_CHARS_MAX]
     # The error first: what follows it in a narrow table may be cut.
     who = f" (rank {failed.rank}, {signal if failed.signal is not None else f'exit code {failed.exit_code}'})"
     return line[: DETAIL_CHARS_MAX - len(who)] + who

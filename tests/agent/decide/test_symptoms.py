@@ -122,11 +122,12 @@ def test_a_stall_is_warned_of_at_half_the_time_and_dumped_before_its_end() -> No
         ),
         ("\x1b[31;1mfatal:\x1b[0m bad \x1b]8;;http://x\x07link\x1b]8;;\x07\n", "fatal: bad link (rank 0, exit code 3)"),
         ("  3%|▎ |\r100%|███|\r\nfailed to open\x07\n\n", "failed to open (rank 0, exit code 3)"),
-        ("ValueError: handled\n" + "line\n" * 30 + "the end\n", "the end (rank 0, exit code 3)"),
+        ("ValueError: no\n" + "line\n" * 30 + "the end\n", "rank 0 ended with exit code 3; its last line: the end"),
         ("", "rank 0 ended with exit code 3"),
         ("ValueError: x\nheadway: rank 5 ended with exit code 3\n", "ValueError: x (rank 5, exit code 3)"),
         ("headway: rank 5 ended with exit code 3\n", "rank 5 ended with exit code 3"),
-        ("e" * 500, "e" * 278 + " (rank 0, exit code 3)"),
+        ("error: " + "e" * 500, "error: " + "e" * 271 + " (rank 0, exit code 3)"),
+        ("epoch 4", "rank 0 ended with exit code 3; its last line: epoch 4"),
     ],
 )
 def test_the_error_comes_first_and_without_colours(tail: str, detail: str) -> None:
