@@ -17,7 +17,7 @@ from headway.features.catalog import load
 from headway.store.conformance.suite import StoreConformance, a_job, change, ids, numbers, save
 from headway.store.conformance.tables import SPECIMENS
 from headway.store.migrate import migrate
-from headway.store.protocol import Batch, Store
+from headway.store.protocol import Batch, JobFilter, Store
 from headway.store.sql import schema
 from headway.store.sql.databases import Database
 from headway.store.sql.statements import Statements
@@ -128,7 +128,7 @@ class SqlConformance(StoreConformance):
         migrate(self.url(place), "r0001")
         database = Database(self.url(place))
         with database.writes.begin() as connection:
-            spec = '{"command": ["true"], "name": "old"}'
+            spec = '{"command":["true"],"name":"old","tags":[["team","vision"],["best","yes"]]}'
             connection.execute(
                 sa.text("INSERT INTO jobs (seq, id, version, spec) VALUES (1, 'j0', 1, :spec)"), {"spec": spec}
             )
@@ -136,6 +136,7 @@ class SqlConformance(StoreConformance):
         database.close()
         store = self.open_store(place)
         assert [(job.id, job.spec.name, job.quick_ends) for job in store.unfinished()] == [("j0", "old", 0)]
+        assert ids(store.page(JobFilter(tags=(("team", "vision"), ("best", None))), None, 9)) == ["j0"]
         assert ids(save(store, a_job())) == ["j1"]
         store.close()
 

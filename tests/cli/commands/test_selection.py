@@ -85,6 +85,8 @@ def test_an_array_is_one_row_and_its_name_or_id_stands_for_all_its_jobs(server: 
     assert headway("ps", "--array", "grid", "-q").out.split() == [f"{array}-{at}" for at in range(4, -1, -1)]
     assert "5, at most 2 at once" in headway("describe", "grid").out
     assert headway("why", array).out.startswith(f"{array} 5 waiting (at most 2 at once); the next one waits: held")
+    assert "is an array" in headway("fork", array).err
+    assert headway("preempt", array).out == f"{array} 0 jobs make room\n"
     assert headway("release", "grid").out == f"{array} 5 jobs released\n"
     assert headway("stop", "grid", "--state", "queued", "-q").out.split()
     assert headway("wait", "grid").code == exits.JOB_CANCELLED

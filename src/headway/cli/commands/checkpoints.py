@@ -158,7 +158,13 @@ def preempt(jobs: Sequence[str], grace: float | None, output: Output) -> int:
     client = connect(output)
 
     def ask(ref: str) -> dict[str, Any]:
-        answer: dict[str, Any] = client.preempt(ref, grace)
-        return answer
+        array = client.house.array_counts(ref)
+        if array is None:
+            answer: dict[str, Any] = client.preempt(ref, grace)
+            return answer
+        running = [job["id"] for job in client.jobs(limit=1_000_000, array=array["id"], state="running")]
+        for job in running:
+            client.preempt(job, grace)
+        return {"id": array["id"], "done": running, "sentence": f"{len(running):,} jobs make room", "many": True}
 
     return for_each(output, jobs, ask, lambda job: f"{job['id']} {job['sentence']}")

@@ -40,6 +40,8 @@ def find_job(store: Store, ref: str, projects: frozenset[str] | None = None) -> 
         return (exact or named)[0]
     if len(begins) == 1:
         return begins[0]
+    if begins and all(job.array_id == ref for job in begins):
+        raise Conflict(f'"{ref}" is an array', f"name one of its jobs, such as {ref}-0: headway ps --array {ref}")
     if begins:
         shown = ", ".join(f"{job.id} ({job.spec.name})" for job in begins[:5])
         raise Conflict(f'"{ref}" could be any of {shown}', "give more characters of the id")
