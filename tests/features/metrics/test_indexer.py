@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -25,6 +26,7 @@ from headway.store.protocol import Store
 from headway.store.sql.store import SqlStore
 from tests.builders import a_spec
 from tests.control.leading import Leader
+from tests.store import test_postgres
 
 
 class Crash(BaseException):
@@ -109,9 +111,9 @@ class Place:
         return len(self.store.rows(CHUNKS))
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    url = f"sqlite:///{tmp_path}/headway.db"
+    url = f"sqlite:///{tmp_path}/headway.db" if request.param != "postgresql" else test_postgres.new_database()
     store: Store = MemoryStore() if request.param == "memory" else SqlStore.open(url, layouts=load().layouts)
     yield Place(store, tmp_path / "storage")
     store.close()
@@ -263,6 +265,23 @@ def test_a_job_that_is_forgotten_takes_its_points_along(place: Place) -> None:
     place.leader.do(ForgetJob("j1", "ada")).result()
     place.round()
     assert place.rows() == place.store.rows(STREAMS) == place.store.rows(CHUNKS) == []
+
+
+def test_what_is_not_a_number_and_odd_names_are_kept_by_every_store(place: Place) -> None:
+    place.submit()
+    for name in ("__proto__", "x" * 10_000, "größe/\u2028", "nul\0"):
+        place.ship(
+            json.dumps({"m": {name: "nan"}}).encode() + b"\n" + json.dumps({"m": {name: "-inf"}}).encode() + b"\n"
+        )
+    place.ship(b'{"m": {"x": NaN}}\n')
+    place.round()
+    place.end()
+    place.round()
+    rows = {row.name: row for row in place.rows()}
+    assert len(rows) == 5
+    assert (rows["__proto__"].nans, rows["__proto__"].min) == (1, -math.inf)
+    assert (rows["x"].last, rows["x"].min) == (None, None)
+    assert [str(value) for value in place.values("__proto__")] == ["nan", "-inf"]
 
 
 def test_logs_do_not_show_points(place: Place) -> None:

@@ -33,6 +33,7 @@ from headway_wire.sync import POINTS as STREAMS_OF_POINTS
 
 POINTS, POINTS_MAX = 2_000, 1_000_000
 CURVES_MAX = 256
+SERIES_MAX = 200_000
 FRESH_S_MAX = 10.0
 FOLLOWED_S = 5.0
 COUNTED_TRIES, COUNTED_EVERY_S = 15, 0.1
@@ -47,7 +48,7 @@ def spelled(value: float) -> float | str:
 
 
 def show_series(row: Series) -> dict[str, Any]:
-    said = asdict(row)
+    said = {name: getattr(row, name) for name in SERIES.columns}  # There may be a hundred thousand.
     for name in NUMBERS:
         value = said[name]
         if value is not None:
@@ -66,12 +67,12 @@ def show_points(row: Series, points: Points) -> dict[str, Any]:
     }
 
 
-def notes_on(streams: Sequence[PointStream]) -> list[str]:
-    """What could not be taken of a job's points, in sentences."""
+def notes_on(streams: Sequence[PointStream], found: int) -> list[str]:
+    """What could not be taken of a job's points, or is not shown, in sentences."""
     unread, left_out, lost = (
         sum(getattr(each, name) for each in streams) for name in ("unread", "left_out", "lost_bytes")
     )
-    told = []
+    told = [f"the first {SERIES_MAX:,} series are shown; ask for an attempt or a rank"] if found == SERIES_MAX else []
     if left_out:
         told.append(f"{left_out:,} points are left out: an attempt has at most {NAMES_MAX:,} series")
     if unread:
@@ -86,7 +87,7 @@ def find_series(store: Store, job: Job, name: str, attempt: int | None, rank: in
     equal |= {"name": clean(name)} if name else {}
     equal |= {"attempt": attempt} if attempt is not None else {}
     equal |= {"rank": rank} if rank is not None else {}
-    return store.rows(SERIES, Which(equal=equal))
+    return store.rows(SERIES, Which(equal=equal, limit=SERIES_MAX))
 
 
 def read_curves(reader: PointReader, rows: Sequence[Series], most: int) -> list[dict[str, Any]]:
@@ -138,11 +139,11 @@ def routes(services: Services) -> APIRouter:
         job = await freshened(services, request, ref, fresh_s)
 
         def read() -> Response:
-            found = find_series(store, job, name, attempt, rank)
-            found = found if every_source else shown(found)
+            every = find_series(store, job, name, attempt, rank)
+            found, count = every if every_source else shown(every), len(every)
             params = store.rows(PARAMETERS, Which(equal={"job": job.id}))
             streams = store.rows(STREAMS, Which(equal={"job": job.id}))
-            told = {"job": job.id, "series": [show_series(row) for row in found], "notes": notes_on(streams)}
+            told = {"job": job.id, "series": [show_series(row) for row in found], "notes": notes_on(streams, count)}
             waiting = sum(each.seen - each.packed for each in streams)
             return JSONResponse({**told, "params": [asdict(each) for each in params], "unpacked_bytes": waiting})
 
