@@ -14,6 +14,7 @@ from headway.core.model import Cause, Job, JobId, Phase, State
 from headway.sim.judge.broken import Broken
 from headway.sim.judge.oracle import Oracle
 from headway.sim.server.ordered_engine import OrderedEngine
+from headway.sim.server.storage import STREAMS
 from headway.store.protocol import JobFilter, LogRange
 from headway_wire.tasks import task_key
 
@@ -181,12 +182,12 @@ def _calm(oracle: Oracle, job: JobId, number: int) -> bool:
 def check_logs(simulation: Simulation, job: Job) -> None:
     """The index is the prefix of what each rank wrote, without gap or repetition; whole for what ended by report."""
     oracle, store = simulation.oracle, simulation.store
-    ends: dict[tuple[int, int, int], int] = {}
-    for of, pieces in groupby(store.logs(job.id), key=lambda piece: (piece.attempt, piece.task, piece.rank)):
+    ends: dict[tuple[int, int, int, str], int] = {}
+    for of, pieces in groupby(store.logs(job.id), key=lambda piece: piece.of[1:]):
         ends[of] = _contiguous(simulation, list(pieces))
         real = oracle.real.get((job.id, of[0]))
         process = real.born.get((of[1], of[2])) if real else None
-        if process is None or ends[of] > process.output_bytes(simulation.world.now):
+        if process is None or ends[of] > process.stream_bytes(of[3], simulation.world.now):
             raise Broken(
                 "safety", job.id, f"the log of {job.id}/{of[0]}/{of[1]} rank {of[2]} has more than was written"
             )
@@ -196,12 +197,13 @@ def check_logs(simulation: Simulation, job: Job) -> None:
                 continue
             real = oracle.real.get((job.id, attempt.number))
             for (index, rank), process in real.born.items() if real else ():
-                written = process.output_bytes(simulation.world.now)
-                if index == task.index and ends.get((attempt.number, index, rank), 0) != written:
-                    key = task_key(job.id, attempt.number, index)
-                    said = f"rank {rank} of {key} wrote {written} bytes and its end was reported"
-                    have = ends.get((attempt.number, index, rank), 0)
-                    raise Broken("safety", job.id, f"{said}; the log has {have}")
+                for stream in STREAMS if index == task.index else ():
+                    written = process.stream_bytes(stream, simulation.world.now)
+                    have = ends.get((attempt.number, index, rank, stream), 0)
+                    if have != written:
+                        key = task_key(job.id, attempt.number, index)
+                        said = f"rank {rank} of {key} wrote {written} bytes of {stream} and its end was reported"
+                        raise Broken("safety", job.id, f"{said}; the index has {have}")
 
 
 def _contiguous(simulation: Simulation, pieces: list[LogRange]) -> int:
@@ -211,7 +213,7 @@ def _contiguous(simulation: Simulation, pieces: list[LogRange]) -> int:
         if piece.start != end:
             raise Broken("safety", piece.job, f"the log of {key} goes on at {piece.start} after {end}")
         stored = simulation.storage.objects.get(piece.key, {}).get(piece.key_offset)
-        if stored != (key, piece.rank, piece.start, piece.end):
+        if stored != (key, piece.rank, piece.stream, piece.start, piece.end):
             raise Broken("safety", piece.job, f"the log of {key} names {piece.key}, which holds {stored} there")
         end = piece.end
     return end

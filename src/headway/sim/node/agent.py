@@ -340,9 +340,9 @@ class SimAgent:
                 start = task.shipped.get(slot, 0)
                 end = min(size, start + PIECE_BYTES_MAX)
                 if end > start:
-                    rank = int(slot.split("/")[0])
-                    ranges.append(OutputRange(task.key, rank, "out", start, end, key, offset))
-                    pieces[offset] = (task.key, rank, start, end)
+                    rank, stream = int(slot.split("/")[0]), slot.split("/")[1]
+                    ranges.append(OutputRange(task.key, rank, stream, start, end, key, offset))
+                    pieces[offset] = (task.key, rank, stream, start, end)
                     offset += end - start
         if ranges:
             self._packs += 1

@@ -14,6 +14,8 @@ from headway.sim.judge.checkpoints import Saved
 from headway.sim.node.agent import SimAgent
 from headway.sim.node.habits import Habit
 from headway.sim.node.keeper import SimKeeper
+from headway.sim.server.storage import STREAMS
+from headway_wire.sync import LOGS
 
 if TYPE_CHECKING:
     from headway.sim.run import Simulation
@@ -53,6 +55,10 @@ class Process:
     def output_bytes(self, now: float) -> int:
         end = now if self.died is None else self.died
         return int(self.script.bytes_per_s * (end - self.born))
+
+    def stream_bytes(self, stream: str, now: float) -> int:
+        """What it wrote to one of its streams: for each three bytes of its log, one of points."""
+        return self.output_bytes(now) if stream == LOGS[0] else self.output_bytes(now) // 3
 
 
 @dataclass
@@ -347,4 +353,8 @@ class Machine:
 
     def output_sizes(self, task: str) -> dict[str, int]:
         written = self.disk.outputs.get(task, {})
-        return {f"{rank}/out": process.output_bytes(self.world.now) for rank, process in written.items()}
+        return {
+            f"{rank}/{stream}": process.stream_bytes(stream, self.world.now)
+            for rank, process in written.items()
+            for stream in STREAMS
+        }

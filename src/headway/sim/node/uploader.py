@@ -408,7 +408,7 @@ class SimUploader:
             return
         key = self.agent.next_key(charge.key, snapshot.step)
         try:
-            self.simulation.storage.put(key, {0: (charge.key, -1, snapshot.step, snapshot.step)}, mark)
+            self.simulation.storage.put(key, {0: (charge.key, -1, "checkpoint", snapshot.step, snapshot.step)}, mark)
         except StorageBroken:
             self.agent.storage_failed()
             self._look_by(charge, self._now() + 1.0)

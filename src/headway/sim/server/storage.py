@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-Piece = tuple[str, int, int, int]  # Task, rank, first byte, end.
+from headway_wire.sync import LOGGED, LOGS
+
+STREAMS = (LOGS[0], LOGGED)  # What each rank writes: its log, and points.
+Piece = tuple[str, int, str, int, int]  # Task, rank, stream, first byte, end.
 
 
 class StorageBroken(Exception):
