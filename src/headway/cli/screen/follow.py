@@ -45,7 +45,8 @@ def follow(
         if silent:
             story.ended = client.wait(job)[0]
         elif by_lines is not None:
-            by_lines.follow(stage.until(story.lines(follow=True)))
+            if not by_lines.follow(stage.until(story.lines(follow=True))):
+                output.say(f"headway: no line of job {story.job} was to be shown")
         else:
             for piece in stage.until(story.follow()):
                 reader.emit(piece)
