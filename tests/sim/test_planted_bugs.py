@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-import tests.sim.planted.arrays  # noqa: F401  Its bugs are among PLANTS once it is loaded.
 from headway.sim.run import run_seed
+from tests.sim.planted import arrays, lines, savers, saves, starts
 from tests.sim.planted.rules import PLANTS, caught
 
 SEEDS = range(120)
+LOADED = (arrays, lines, savers, saves, starts)  # Their bugs are among PLANTS once they are.
 
 
 @pytest.mark.parametrize("bug", PLANTS)
