@@ -161,13 +161,26 @@ def test_an_attempt_that_is_over_is_packed_and_its_output_leaves_the_log_index(p
     assert place.store.logs("j1") == []
     assert place.chunks() == 2
     assert (place.values(), place.values("y")) == ([1.0, 2.0], [5.0])
+    place.round()
     assert not place.indexer._open
+
+
+def test_few_points_are_kept_in_the_database_and_many_in_an_object(place: Place) -> None:
+    for job, many in (("j1", 5), ("j2", 5000)):
+        told = [value + math.sin(value) for value in range(many)]
+        place.submit(job)
+        place.ship(lines(*told), job)
+        place.end(job)
+        place.round()
+        assert place.values(job=job) == told
+    assert [kept.key.split("/")[1] for kept in place.storage.list("jobs")] == ["j2"]
 
 
 @pytest.mark.parametrize("step", ["CountPoints", "put", "PackPoints", "MergeChunks"])
 def test_wherever_the_server_ends_each_point_is_there_once(
     place: Place, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(indexer, "IN_ROW_BYTES_MAX", 300 if step == "MergeChunks" else 0)
     monkeypatch.setattr(indexer, "PACK_PIECES", 2)
     monkeypatch.setattr(indexer, "MERGE_FROM", 2)
     place.submit()
@@ -210,6 +223,7 @@ def test_what_another_server_has_counted_meanwhile_is_not_counted_again(place: P
 def test_small_chunks_become_one_and_their_objects_go_a_while_later(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(indexer, "IN_ROW_BYTES_MAX", 0)
     monkeypatch.setattr(indexer, "PACK_PIECES", 1)
     monkeypatch.setattr(indexer, "MERGE_FROM", 4)
     place.submit()

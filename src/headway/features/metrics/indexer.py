@@ -39,10 +39,12 @@ SLICE_BYTES = 1 << 20  # Of one stream, for one commit.
 SLICE_SERIES = 2_000  # Rows of series that one commit writes, about: it holds up all others.
 PACK_BYTES = 1 << 20  # So much of a stream that is counted is packed,
 PACK_PIECES = 64  # or so many pieces, for each is an object to read.
+IN_ROW_BYTES_MAX = 4096  # A chunk that is no larger is kept in its row: most jobs are short, and an object costs more.
 MERGE_FROM = 8  # So many chunks of one size become one,
 MERGED_POINTS_MAX = 1_000_000  # unless it would have more points than this.
 FOLDS_MAX = 200  # Attempts whose rows are remembered.
 FOLDED_SERIES_MAX = 300_000
+PACKED_AT_ONCE = 100
 REST_S = 60.0  # How long the parts of a merged chunk stay, for those who have just begun to read them.
 COMMIT_S_MAX = 120.0
 
@@ -62,6 +64,7 @@ class Indexer(LeaderPart):
         self._heard: dict[Ref, None] = {}  # Attempts of which output has come, in order.
         self._open: dict[Ref, None] = {}  # Attempts of which something is not packed.
         self._folds: OrderedDict[Ref, Fold] = OrderedDict()
+        self._packing: list[tuple[PointStream, Chunk | None, Future[bool]]] = []
         self._loose: list[tuple[float, str]] = []  # Objects that nothing names any more, and since when.
         self._news = threading.Event()
         self._stop = threading.Event()
@@ -91,7 +94,7 @@ class Indexer(LeaderPart):
         self._guarded(self.look_back)
         looked_at = self._mono()
         while not self._stop.is_set():
-            self._news.wait(LOOK_EVERY_S)
+            self._news.wait(LOOK_EVERY_S if self._open or self._loose else None)
             self._stop.wait(GATHER_S)
             self._news.clear()
             with self._lock:
@@ -208,7 +211,8 @@ class Indexer(LeaderPart):
     def pack(self) -> None:
         """Pack what has become much, and all of attempts that are over."""
         self._delete_loose()
-        jobs = {job.id: job for job in self._store.jobs(list({ref[0] for ref in self._open}))}
+        self._packing.clear()  # Of a round that failed: what it saved is found in the store.
+        jobs = {job.id: job for job in self._store.jobs(list({ref[0] for ref in self._open}))} if self._open else {}
         for ref in list(self._open):
             if self._stop.is_set():
                 return
@@ -216,6 +220,9 @@ class Indexer(LeaderPart):
             if job is None or self._pack_attempt(ref, over=not can_grow(job, ref[1])):
                 self._open.pop(ref, None)
                 self._folds.pop(ref, None)
+        self._settle()
+        for ref in list(self._open):
+            self._merge(ref)
 
     def _pack_attempt(self, ref: Ref, over: bool) -> bool:
         """Whether nothing is left to do for it."""
@@ -228,8 +235,7 @@ class Indexer(LeaderPart):
             waiting = stream.seen - stream.packed
             if waiting and (over or waiting >= PACK_BYTES or len(mine) >= PACK_PIECES):
                 self._pack_stream(stream, mine)
-        self._merge(ref)
-        return over and not _by_stream(self._store.logs(*ref))
+        return over and not pieces
 
     def _end_of(self, stream: PointStream, pieces: Sequence[LogRange]) -> PointStream:
         """The last line of a rank that ended in the midst of it, or without a line break."""
@@ -263,17 +269,31 @@ class Indexer(LeaderPart):
         chunk = self._put(_unpacked_chunk(stream), series) if series else None
         drop = tuple(piece for piece in pieces if piece.end <= stream.seen)
         packed = replace(stream, packed=stream.seen)
-        if not self._do(PackPoints(stream, packed, chunk, drop)).result(timeout=COMMIT_S_MAX):
-            self._loose += [(self._mono(), chunk.object_key)] if chunk is not None else []
-        elif (stream.job, stream.attempt) in self._folds:
-            self._folds[stream.job, stream.attempt].streams[STREAMS.key_of(stream)] = packed
+        self._packing.append((packed, chunk, self._do(PackPoints(stream, packed, chunk, drop))))
+        if len(self._packing) >= PACKED_AT_ONCE:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Hear what became of the packing that is under way."""
+        settled, self._packing = self._packing, []
+        for packed, chunk, future in settled:
+            ref = (packed.job, packed.attempt)
+            if not future.result(timeout=COMMIT_S_MAX):
+                self._let_go([chunk.object_key] if chunk is not None else [])
+            elif ref in self._folds:
+                self._folds[ref].streams[STREAMS.key_of(packed)] = packed
+
+    def _let_go(self, keys: Iterable[str]) -> None:
+        self._loose += [(self._mono(), key) for key in keys if key]
 
     def _put(self, chunk: Chunk, series: Any) -> Chunk:
-        data = chunks.write(series)
+        data, count = chunks.write(series), sum(map(len, series.values()))
+        if len(data) <= IN_ROW_BYTES_MAX:
+            return replace(chunk, object_key="", points=count, size=len(data), data=data)
         folder = f"jobs/{chunk.job}/{chunk.attempt}/metrics"
         key = f"{folder}/{chunk.task}-{chunk.rank}-{chunk.stream}-{chunk.start}-{self._new_name()}"
         self._storage.put(key, data)
-        return replace(chunk, object_key=key, points=sum(map(len, series.values())), size=len(data))
+        return replace(chunk, object_key=key, points=count, size=len(data), data=b"")
 
     # --- merging ---
 
@@ -290,7 +310,8 @@ class Indexer(LeaderPart):
     def _merge_parts(self, parts: Sequence[Chunk]) -> bool:
         series: dict[Any, Any] = {}
         for part in parts:
-            for name, points in chunks.read_all(self._storage.get(part.object_key)).items():
+            data = self._storage.get(part.object_key) if part.object_key else part.data
+            for name, points in chunks.read_all(data).items():
                 if name in series:
                     series[name].extend(points)
                 else:
@@ -298,8 +319,7 @@ class Indexer(LeaderPart):
         whole = replace(parts[0], end=parts[-1].end, level=parts[0].level + 1, object_key="")
         whole = self._put(whole, series)
         done = self._do(MergeChunks(tuple(parts), whole)).result(timeout=COMMIT_S_MAX)
-        gone = [part.object_key for part in parts] if done else [whole.object_key]
-        self._loose += [(self._mono(), key) for key in gone]
+        self._let_go([part.object_key for part in parts] if done else [whole.object_key])
         return done
 
     def _delete_loose(self) -> None:

@@ -153,6 +153,8 @@ class PointReader:
     def _of_chunk(self, chunk: Chunk, ref: Ref, thin: bool) -> Points:
         read = partial(self._storage.get, chunk.object_key)
         try:
+            if not chunk.object_key:
+                return chunks.read_all(chunk.data).get(ref, Points())
             index = self._indexes.get(chunk.object_key)
             if index is None:
                 index = self._indexes[chunk.object_key] = chunks.read_index(read)

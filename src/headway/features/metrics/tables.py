@@ -54,7 +54,7 @@ class PointStream:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """An object in storage with the points of bytes `start` to `end` of a stream."""
+    """The points of bytes `start` to `end` of a stream: an object in storage, or here where they are few."""
 
     job: str
     attempt: int
@@ -67,6 +67,7 @@ class Chunk:
     level: int = 0  # How often chunks were merged to make it.
     points: int = 0
     size: int = 0
+    data: bytes = b""  # All of it, where there is no object.
 
 
 @dataclass(frozen=True, slots=True)
