@@ -26,6 +26,9 @@ ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{8}\b")
 MEANWHILE = re.compile(
     r"^headway: (starting the server|waiting for|looking for|reading the|job ID (waits|starts|runs))"
 )
+LITTLE = re.compile(
+    r"TIME \(preempted: TIME\)"
+)  # The moment between a save and the end, in the account of what was lost.
 # Where an attempt goes on that was ended at some moment, and how large this machine is.
 THESE = re.compile(r"(from step|pool \"local\" has|use --cpus) \d+")
 TIME = re.compile(r"\b\d+(\.\d+)?( ?(ms|s|min|m|h|d)\b)( \d+ ?(s|m|min|h)\b)?")
@@ -107,7 +110,7 @@ def steps(page: str) -> list[Step]:
 
 def plain(text: str) -> list[str]:
     """The lines without what differs from run to run."""
-    lines = THESE.sub(r"\1 N", TIME.sub("TIME", ID.sub("ID", text))).strip().splitlines()
+    lines = THESE.sub(r"\1 N", LITTLE.sub("nothing", TIME.sub("TIME", ID.sub("ID", text)))).strip().splitlines()
     narrow = [re.sub(r" {2,}", " ", line).strip() for line in lines]
     return [line for line in narrow if line and not MEANWHILE.match(line)]
 

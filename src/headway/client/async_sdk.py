@@ -251,9 +251,12 @@ class AsyncClient:
             for each in left:
                 each.cancel()
 
-    async def logs_index(self, ref: str, fresh: bool = False) -> list[dict[str, Any]]:
-        """What output there is; a fresh one has what a running job wrote until now, if its nodes answer at once."""
-        return await self.call(lambda it: it.logs_index(ref, fresh))
+    async def logs_index(self, ref: str, fresh: bool = False, times: bool = False) -> list[dict[str, Any]]:
+        """What output there is; a fresh one has what a running job wrote until now, if its nodes answer at once.
+
+        With `times`, the ranges of each file are as small as it is known when they were written.
+        """
+        return await self.call(lambda it: it.logs_index(ref, fresh, times))
 
     async def logs_raw(
         self,
