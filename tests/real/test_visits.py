@@ -202,6 +202,7 @@ def test_files_go_into_a_running_job_and_out_of_it(living: Living) -> None:
     living.ok("cp", f"{job}:live/deep/a", str(here))
     assert (here / "a").read_text() == "a"
     assert not [*living.place.rglob(".headway-cp*"), *here.rglob("*.part")]
+    assert ": headway cp to live/sent.bin" in living.ok("events", job)
     for source, target, said in (
         (f"{job}:live/none", str(here), "in its directory"),
         (str(here / "a"), f"{job}:none/deep/a", "has no directory"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -140,7 +141,9 @@ def size_of(source: str) -> int:
 
 
 def _visit(client: Client, job: str, script: str, words: list[str], rank: int | None) -> Visit:
-    asked = {"command": ["sh", "-c", script, "headway-cp", *words]}
+    # Its first words are what the job's events and the audit log show of it.
+    told = f": headway cp {'from' if script is OUT else 'to'} {shlex.quote(words[0])}\n"
+    asked = {"command": ["sh", "-c", told + script, "headway-cp", *words]}
     return Visit(client.link.another(), job, asked | ({"rank": rank} if rank is not None else {}))
 
 
