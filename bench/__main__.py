@@ -17,6 +17,7 @@ from pathlib import Path
 
 from bench import (
     crowd,
+    figures,
     followers,
     idle,
     latency,
@@ -182,6 +183,11 @@ class Run:
         for what, value, unit, goal in points.rows():
             self.table.amount(what, value, f" {unit}", goal, digits=2 if unit == "%" else 1)
 
+    def figures(self) -> None:
+        say("event files of TensorBoard")
+        for row in figures.measure(figures.python()):
+            self.table.amount(row.what, row.value, row.unit, row.goal, row.digits)
+
     def crowd(self) -> None:
         say(f"{crowd.AGENTS:,} agents at one server on PostgreSQL")
         with postgres.postgres() as databases:
@@ -227,6 +233,7 @@ ALONE |= {
     "queue": Run.queue,
     "crowd": Run.crowd,
     "points": Run.points,
+    "figures": Run.figures,
     "followers": Run.followers,
     "postgres": Run.postgres,
 }
@@ -262,6 +269,7 @@ def main() -> int:
         run.postgres()
         run.crowd()
         run.points()
+        run.figures()
         run.followers()
     facts = {"python": platform.python_version(), "kernel": f"{platform.system()} {platform.release()}"}
     cores = len(os.sched_getaffinity(0))

@@ -51,8 +51,15 @@ print(count, time.process_time() - began)
 """
 
 
+def python() -> str:
+    """An interpreter with torch and tensorboard, made as the tests make it."""
+    from tests.real.pythons import python_with
+    from tests.real.torching import TENSORBOARD, VERSION
+
+    return python_with(TENSORBOARD, f"tensorboard-{VERSION}", 1500)
+
+
 def measure(python: str) -> list[Measured]:
-    """`python` has torch and tensorboard."""
     with tempfile.TemporaryDirectory() as place:
         subprocess.run([python, "-c", WRITE, place, str(SCALARS), str(TAGS)], check=True, capture_output=True)
         theirs_s = _best([python, "-c", THEIRS, place])
@@ -77,5 +84,5 @@ def _best(words: list[str]) -> float:
 
 
 if __name__ == "__main__":
-    for row in measure(sys.argv[1]):
+    for row in measure(python()):
         sys.stdout.write(f"{row.what}: {row.value:.{row.digits}f}{row.unit}\n")

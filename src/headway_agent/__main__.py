@@ -35,12 +35,14 @@ FLAGS: dict[str, dict[str, Callable[[str], Any]]] = {
     "release": {"node-dir": str},
     "ordered": {"node-dir": str},
     "match": {"task-dir": str},
+    "pick": {"task-dir": str},
     "host": {},
 }
 NEEDED = {
     "agent": ("node-dir", "node", "pool", "token-file"),
     "keeper": ("node-dir",),
     "match": ("task-dir",),
+    "pick": ("task-dir",),
     "host": (),
 }
 
@@ -107,6 +109,10 @@ def main(words: list[str]) -> int:
         from headway_agent.output.log_policies import main as match
 
         return match(flags["task_dir"])
+    if command == "pick":
+        from headway_agent.collect.picked_values import main as pick
+
+        return pick(flags["task_dir"])
     if command == "ordered":
         from headway_agent.entrypoints.ordered_node import main as stay
 

@@ -107,6 +107,14 @@ class LogPolicy(Message):
 
 
 @dataclass(frozen=True)
+class MetricRule(Message):
+    """A metric that is looked for in the output of a task."""
+
+    name: str = word(Text(), about="what it is called")
+    regex: str = word(Text(), about="what is looked for; its first group is the value")
+
+
+@dataclass(frozen=True)
 class CheckpointWish(Message):
     """How a task says that a checkpoint is complete."""
 
@@ -133,6 +141,7 @@ class Program(Message):
     artifacts_every_s: float = word(_AMOUNT, 0.0, "how often its outputs are kept while it runs")
     stay: Stay | None = word(Maybe(Record(Stay)), None, "how long its place is kept after a failure")
     log_policies: tuple[LogPolicy, ...] = word(Maybe(Many(Record(LogPolicy)), ()), (), "what its output may say")
+    metrics: tuple[MetricRule, ...] = word(Maybe(Many(Record(MetricRule)), ()), (), "what to look for in its output")
     checkpoint: CheckpointWish | None = word(Maybe(Record(CheckpointWish)), None, "how it saves")
     notice_signal: str = word(_TEXT, "", "by which signal its ranks hear that they must end")
     stdin: str = word(_TEXT, "", "what they read on standard input")

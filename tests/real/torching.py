@@ -8,6 +8,7 @@ VERSION = "2.13.0"
 PACKAGES = (
     f"torch=={VERSION}", "numpy", "keras==3.15.1", "lightning==2.6.6", "transformers==5.22.2", "accelerate==1.15.0",
 )  # fmt: skip
+TENSORBOARD = (f"torch=={VERSION}", "tensorboard", "setuptools<81")
 
 
 def torch_python() -> str:

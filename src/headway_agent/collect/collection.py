@@ -6,11 +6,12 @@ task is had before it is told how large its output is.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 
-from headway_agent.node.directory import boottime_s
+from headway_agent.node.directory import boottime_s, write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ MORE_S = 0.05
 SMALL_BYTES = 64 << 10
 OUTPUTS = (".out", ".err")
 SIGNS = (b"=", b":", b"{", b"loss", b"acc")
-DONE = "collected"
+DONE, RULES, PLACE = "collected", "metric_rules.json", "collect.json"
 
 
 class Collection:
@@ -39,6 +40,7 @@ class Collection:
         self._lock = threading.Condition()
         self._looking = threading.Lock()  # One look at a time: a spool has one writer.
         self._tasks: dict[str, TaskCollector] = {}
+        self._places: dict[str, str] = {}  # Where each task works, those too that are too young to be looked at.
         self._thread: threading.Thread | None = None
 
     def env(self, key: str) -> dict[str, str]:
@@ -54,8 +56,11 @@ class Collection:
             self._status = StatusServer(self._node_dir.path, self._node_dir.task)
         return self._status
 
-    def held(self, claim: Claim, directory: str) -> None:
-        """Note the parameters that a task was given, which stand in its command or were named for it."""
+    def held(self, claim: Claim, directory: str, cwd: str) -> None:
+        """Note the parameters that a task was given, which stand in its command or were named for it; and its rules."""
+        self._places[claim.task] = cwd
+        if claim.progress.metrics:
+            write_whole(f"{directory}/{RULES}", [rule.show() for rule in claim.progress.metrics])
         given = dict(claim.progress.params)
         if claim.node_rank or not (given or any(word.startswith("--") or "=" in word for word in claim.argv[1:])):
             return
@@ -75,6 +80,12 @@ class Collection:
         with self._lock:
             if key in self._tasks:
                 return
+            cwd, since = _noted(directory) or (cwd, since)
+            self._places[key] = cwd
+            try:
+                write_whole(f"{directory}/{PLACE}", [cwd, since])  # For the last look of an agent that finds it over.
+            except OSError as error:
+                self._say("where figures are looked for is not noted", task=key, error=repr(error))
             self._tasks[key] = TaskCollector(key, directory, cwd, since, resume_step)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="collect", daemon=True)
@@ -89,15 +100,20 @@ class Collection:
     def forget(self, key: str) -> None:
         if self._status is not None:
             self._status.forget(key)
+        self._places.pop(key, None)
         with self._lock:
-            self._tasks.pop(key, None)
+            task = self._tasks.pop(key, None)
             self._lock.notify_all()
+        if task is not None:
+            task.close()
 
     def is_wanted(self, key: str, directory: str) -> bool:
         """Whether a task that is over has anything to look at a last time."""
         if os.path.exists(f"{directory}/{DONE}"):
             return False
-        return key in self._tasks or _has_printed(directory)
+        if key in self._tasks or _has_printed(directory):
+            return True
+        return any(os.path.exists(f"{directory}/{name}") for name in (PLACE, RULES))
 
     def finish(self, key: str, directory: str, then: Callable[[], T]) -> T:
         """Have the last look at a task, and go on; its output does not grow any more after it. Twice is once."""
@@ -106,16 +122,19 @@ class Collection:
 
             with self._lock:
                 task = self._tasks.pop(key, None)
-                shares = self._shares(task) if task is not None else False
-            task = task or TaskCollector(key, directory, "", 0.0)
+                # Where an agent before us looked at it, files that it has not taken up may be those of others.
+                shares = task is None or self._shares(task)
+            task = task or TaskCollector(key, directory, *(_noted(directory) or ("", 0.0)))
             with self._looking:
                 if self._look(task, shares, final=True) and task.has_told:
                     with open(f"{directory}/{DONE}", "w"):
                         pass
+                task.close()
         return then()
 
     def _shares(self, task: TaskCollector) -> bool:
-        return task.in_place and any(each.cwd == task.cwd and each is not task for each in self._tasks.values())
+        places = list(self._places.items())
+        return task.in_place and any(cwd == task.cwd and key != task.key for key, cwd in places)
 
     def _work(self) -> None:
         while True:
@@ -136,7 +155,7 @@ class Collection:
                     self._lock.wait(max(pause_s, took_s / ROUND_PART if pause_s == ROUND_S else took_s))
 
     def _look(self, task: TaskCollector, shares: bool, final: bool = False) -> bool:
-        passed_over = task.passed_over
+        passed_over, troubles = task.passed_over, task.troubles
         try:
             task.look(boottime_s(), time.time(), shares, final, boottime_s)
         except Exception as error:  # Whatever a job has written: neither it nor others may suffer for it.
@@ -144,11 +163,23 @@ class Collection:
             return False
         if task.passed_over > passed_over:
             self._say("more was printed than is read for figures", task=task.key, bytes=task.passed_over)
+        for trouble in set(task.troubles) - set(troubles):
+            self._say("figures not collected", task=task.key, error=trouble)
         return True
 
     def _say(self, fact: str, **more: object) -> None:
         if self._log is not None:
             self._log.say(fact, **more)
+
+
+def _noted(directory: str) -> tuple[str, float] | None:
+    """Where a task works and since when its files count, as it was noted when it was first looked at."""
+    try:
+        with open(f"{directory}/{PLACE}") as file:
+            cwd, since = json.load(file)
+            return str(cwd), float(since)
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _has_printed(directory: str) -> bool:

@@ -12,9 +12,10 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
+    from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
     Point = Tuple[str, float, Optional[int], float, int]  # name, value, step, at, end in its source
+    Picked = Dict[int, List[Tuple[str, float]]]  # by the number of a line: names and values
     Offsets = Dict[str, Tuple[int, int, int]]  # by source: its number, the file's identity, how far it was read
 
 LOG, MLFLOW, TENSORBOARD, HUGGINGFACE = "log", "mlflow", "tensorboard", "huggingface"

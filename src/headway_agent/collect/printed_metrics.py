@@ -14,9 +14,13 @@ from headway_agent.collect.printed_lines import read_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Callable, Sequence
+
     from headway_agent.collect.parameters import Params
-    from headway_agent.collect.points import Point
+    from headway_agent.collect.points import Picked, Point
     from headway_agent.collect.printed_lines import Said
+
+    Pick = Callable[[Sequence[bytes]], Picked]
 
 LINE_BYTES_MAX = 4096
 NAMES_MAX = 1000  # Of one rank. A name for each file or address that is printed is no metric.
@@ -55,6 +59,7 @@ class PrintedMetrics:
     def __init__(self) -> None:
         self.offset = 0
         self.params: Params = {}
+        self.picked: list[Point] = []  # Of the last `feed`.
         self.names_refused = 0  # So many were there already.
         self._names: dict[str, _Name] = {}
         self._counts: dict[str, int] = {}  # The newest step and the newest epoch.
@@ -63,13 +68,19 @@ class PrintedMetrics:
         self._laps: dict[tuple[str, int], list[int]] = {}  # By bar: how often it began again, and how far it is.
         self._drawn: tuple[str, int, list[tuple[str, float, int | None, float]]] = ("", 0, [])
 
-    def feed(self, data: bytes, at: float, final: bool = False) -> list[Point]:
-        """Take output that begins at `offset`. A line without an end is to be fed again, unless nothing follows."""
+    def feed(self, data: bytes, at: float, final: bool = False, pick: Pick | None = None) -> list[Point]:
+        """Take output that begins at `offset`. A line without an end is to be fed again, unless nothing follows.
+
+        `pick` says which values of the user's own metrics are in which line: they come to be in `picked`.
+        """
         end = len(data) if final else max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
         if not end and len(data) > LINE_BYTES_MAX:
             end = len(data)  # No line at all.
         points: list[Point] = []
-        for line in data[:end].splitlines(keepends=True):
+        self.picked = []
+        lines = data[:end].splitlines(keepends=True)
+        own = pick(lines) if pick is not None else {}
+        for number, line in enumerate(lines):
             self.offset += len(line)
             if b"Namespace(" in line:
                 self.params.update(parameters.of_line(line))
@@ -77,6 +88,8 @@ class PrintedMetrics:
                 said = read_line(line, not line.endswith(b"\r"))
                 if said is not None:
                     self._take(said, at, points)
+            for name, value in own.get(number, ()):
+                self.picked.append((name, value, self._counts.get(self._unit), at, self.offset))
         if final:
             self._flush(points)
         return points

@@ -68,18 +68,27 @@ def find(root: str, since: float) -> Iterator[tuple[str, str]]:
             continue  # Gone again, or not ours to read.
 
 
+def is_of_another(path: str, task: str, host: str) -> bool:
+    """Whether the process that an event file is named after is alive, and belongs to another task."""
+    return _writer(path, host).get(TASK, task) != task
+
+
 def owner(path: str, task: str, host: str) -> dict[str, str] | None:
     """The variables of the process of this task that writes a file; None where none does, or none is left."""
-    named = _PID.fullmatch(os.path.basename(path))
-    if named is not None and f".{host}." in path:
-        tags = processes.tags(int(named.group("pid")))
-        if tags:
-            return tags if tags.get(TASK) == task else None
+    tags = _writer(path, host)
+    if tags:
+        return tags if tags.get(TASK) == task else None
     for seen in processes.scan():
         tags = processes.tags(seen.pid)
         if tags.get(TASK) == task and path in _open_files(seen.pid):
             return tags
     return None
+
+
+def _writer(path: str, host: str) -> dict[str, str]:
+    """The variables of the process that an event file is named after, while it lives."""
+    named = _PID.fullmatch(os.path.basename(path))
+    return processes.tags(int(named.group("pid"))) if named is not None and f".{host}." in path else {}
 
 
 def _open_files(pid: int) -> set[str]:

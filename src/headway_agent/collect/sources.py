@@ -6,8 +6,9 @@ A source gives lines for the spool. How far it was read stands in those lines; a
 from __future__ import annotations
 
 import os
+from itertools import groupby
 
-from headway_agent.collect import parameters, points, search
+from headway_agent.collect import parameters, picked_values, points, search
 from headway_agent.collect.event_files import EventFile
 from headway_agent.collect.printed_metrics import PrintedMetrics
 from headway_agent.collect.table_files import HypertuneFile, TableFile, TrainerState
@@ -61,6 +62,14 @@ class Source:
         except FileNotFoundError:
             return
         self._seen = seen
+
+    @property
+    def trouble(self) -> str:
+        """Why some of it is not read as was asked for; empty when all is well."""
+        return ""
+
+    def close(self) -> None:
+        """It is not looked at any more."""
 
     def _begin(self, taken: int) -> None:
         """Make the reader of a file of which so much was taken before."""
@@ -117,6 +126,19 @@ class OutputSource(Source):
         self._taken = taken
         self._reader = PrintedMetrics()
         self._reader.offset = max(0, taken - REPLAYED_BYTES_MAX)
+        if self._picker is None and os.path.exists(f"{os.path.dirname(self.path)}/{picked_values.RULES}"):
+            self._picker = picked_values.Picker(os.path.dirname(self.path))
+
+    _picker: picked_values.Picker | None = None  # For the user's own rules, where there are any.
+
+    @property
+    def trouble(self) -> str:
+        return self._picker.trouble if self._picker is not None else ""
+
+    def close(self) -> None:
+        if self._picker is not None:
+            self._picker.close()
+            self._picker = None
 
     def _read(self, file: BinaryIO, size: int, at: float, final: bool) -> None:
         reader = self._reader
@@ -126,20 +148,32 @@ class OutputSource(Source):
         if size - reader.offset > BEHIND_BYTES_MAX:
             self.passed_over += size - PIECE_BYTES - reader.offset
             reader.offset = size - PIECE_BYTES
-        begun = reader.offset
+        begun, pick = reader.offset, self._picker.pick if self._picker is not None else None
         while reader.offset < size or final:
             file.seek(reader.offset)
             data = file.read(min(PIECE_BYTES, size - reader.offset))
             last = final and reader.offset + len(data) >= size
             before = reader.offset
-            # While it reads once more what was read before, points come out that were taken.
-            self._put([point for point in reader.feed(data, at, last) if point[4] > self._taken])
+            self._put_both(reader.feed(data, at, last, pick), reader.picked)
             self._put_params(reader.params, at, max(self._taken, reader.offset), points.ARGUMENTS)
             if last or reader.offset == before:
                 return
             if reader.offset - begun >= ROUND_BYTES_MAX and not final:
                 self.more = True
                 return
+
+    def _put_both(self, found: Sequence[Point], picked: Sequence[Point]) -> None:
+        """In the order of the output, and at once: an offset says that all before it was told.
+
+        While it reads once more what was read before, points come out that were taken.
+        """
+        told = [(point, self.kind) for point in found if point[4] > self._taken]
+        told += [(point, points.REGEX) for point in picked if point[4] > self._taken]
+        if told:
+            number = self.spool.number(self.name, self._identity)
+            runs = groupby(sorted(told, key=lambda each: each[0][4]), key=lambda each: each[1])
+            lines = [points.lines_of([point for point, _ in run], kind, number) for kind, run in runs]
+            self.spool.append(b"".join(lines))
 
 
 class TableSource(Source):

@@ -43,6 +43,14 @@ class TaskCollector:
         return any(source.more for source in self._sources.values())
 
     @property
+    def troubles(self) -> list[str]:
+        return [source.trouble for source in self._sources.values() if source.trouble]
+
+    def close(self) -> None:
+        for source in self._sources.values():
+            source.close()
+
+    @property
     def has_told(self) -> bool:
         return any(os.path.exists(spool.path) for spool in self._spools.values())
 
@@ -63,6 +71,7 @@ class TaskCollector:
                 source.look(at, final)
         except OSError:
             # A full disk, most likely: what was read and not written is read again.
+            self.close()
             self._sources.clear()
             for spool in self._spools.values():
                 spool.read_back()
@@ -100,17 +109,23 @@ class TaskCollector:
             in_place = root == self.cwd and self.in_place
             for path, kind in search.find(root, self.since - SLACK_S):
                 name = path[len(self.directory) + 1 :] if path.startswith(self.directory + "/") else path
+                must_prove = in_place and (shares or not self.key.endswith("/0"))
                 if kind == search.TRAINER:
-                    self._meet_report(path)
+                    if not must_prove:  # Nobody holds a report open: whose it is cannot be known.
+                        self._meet_report(path)
                 elif name not in self._sources and path not in self._strangers and len(self._sources) < SOURCES_MAX:
-                    self._meet(path, name, kind, in_place and (shares or not self.key.endswith("/0")))
+                    self._meet(path, name, kind, must_prove)
 
     def _meet(self, path: str, name: str, kind: str, must_prove: bool) -> None:
         """Take up a file; where others may have made it, only if a process of this task has."""
         rank = self._ranks[0] if self._ranks else 0
-        if kind == search.EVENTS or must_prove:
-            tags = search.owner(path, self.key, socket.gethostname())
-            if tags is None and must_prove:
+        before_us = [each for each in self._ranks if self._spool(each).taken(name) is not None]
+        if before_us:
+            rank = before_us[0]  # An agent before this one has taken it up.
+        elif kind == search.EVENTS or must_prove:
+            host = socket.gethostname()
+            tags = search.owner(path, self.key, host)
+            if search.is_of_another(path, self.key, host) or (tags is None and must_prove):
                 self._strangers.add(path)
                 return
             said = (tags or {}).get("HEADWAY_RANK", "")

@@ -94,7 +94,7 @@ class FileWatch:
         dirs = claim.progress.checkpoint.dirs if claim.progress.checkpoint else ()
         note = self._workdirs[key] = Note(cwd, time.time_ns(), dirs)
         self._begun[key] = time.time()
-        self.collection.held(claim, directory)
+        self.collection.held(claim, directory, cwd)
         if claim.nodes > 1 and workdir_notes.is_in_place(directory, cwd):
             from headway_agent.files import occupants  # Here: an idle node need not carry it.
 

@@ -11,7 +11,7 @@ import pytest
 
 from headway_agent.collect.event_files import EventFile
 from tests.real.pythons import python_with
-from tests.real.torching import VERSION
+from tests.real.torching import TENSORBOARD, VERSION
 
 pytestmark = pytest.mark.real
 SCRIPT = Path(__file__).with_name("real_writers.py")
@@ -20,7 +20,7 @@ SCRIPT = Path(__file__).with_name("real_writers.py")
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("written")
-    python = python_with((f"torch=={VERSION}", "tensorboard", "setuptools<81"), f"tensorboard-{VERSION}", 1500)
+    python = python_with(TENSORBOARD, f"tensorboard-{VERSION}", 1500)
     subprocess.run([python, str(SCRIPT), str(place)], check=True, capture_output=True, timeout=300)
     return place
 

@@ -73,6 +73,7 @@ SAMPLES: dict[str, Any] = {
     "notice": {"signal": "SIGTERM", "grace": "30s"},
     "limits": {"open_files": 65536, "output": "1G", "stalled_after": "30m", "pending": "2d", "pin_cpus": False},
     "log_policies": [{"pattern": "loss is nan", "label": "diverged", "action": "stop_retrying"}],
+    "metrics": [{"name": "val_loss", "regex": "validation: ([0-9.]+)"}],
     "on_failure": {"hold": "30m"},
     "streams": "merged",
     "log_max": "256Mi",

@@ -11,6 +11,7 @@ from functools import partial
 
 from headway.core.spec import program_words as inside
 from headway.core.spec import words
+from headway.core.spec.metric_rules import RULE, MetricRule, read_rules, show_rules
 from headway.core.spec.program_words import (
     CheckpointPolicy,
     Environment,
@@ -184,6 +185,15 @@ class ProgramSpec:
         show=inside.show_policies,
         schema=array(inside.POLICY),
         travels=Travel("log_policies", inside.show_policies),
+    )
+    metrics: tuple[MetricRule, ...] = word(
+        (),
+        key="metrics",
+        says="metrics to look for in the output: name, and a regular expression whose first group is the value",
+        read=read_rules,
+        show=show_rules,
+        schema=array(RULE),
+        travels=Travel("metrics", show_rules),
     )
     limits: Limits = word(
         Limits(),
