@@ -40,6 +40,7 @@ class Collection:
         self._lock = threading.Condition()
         self._looking = threading.Lock()  # One look at a time: a spool has one writer.
         self._tasks: dict[str, TaskCollector] = {}
+        self._resumed: dict[str, int] = {}  # The step that each begins from: what was logged up to it is not its own.
         self._places: dict[str, str] = {}  # Where each task works, those too that are too young to be looked at.
         self._thread: threading.Thread | None = None
 
@@ -59,6 +60,7 @@ class Collection:
     def held(self, claim: Claim, directory: str, cwd: str) -> None:
         """Note the parameters that a task was given, which stand in its command or were named for it; and its rules."""
         self._places[claim.task] = cwd
+        self._resumed[claim.task] = claim.resume.step if claim.resume else -1
         if claim.progress.metrics:
             write_whole(f"{directory}/{RULES}", [rule.show() for rule in claim.progress.metrics])
         given = dict(claim.progress.params)
@@ -74,19 +76,19 @@ class Collection:
         except OSError as error:
             self._say("parameters not noted", task=claim.task, error=repr(error))
 
-    def begin(self, key: str, directory: str, cwd: str, since: float, resume_step: int = -1) -> None:
+    def begin(self, key: str, directory: str, cwd: str, since: float) -> None:
         from headway_agent.collect.task_collector import TaskCollector  # Here: an idle node need not carry it.
 
         with self._lock:
             if key in self._tasks:
                 return
-            cwd, since = _noted(directory) or (cwd, since)
+            cwd, since, resumed = _noted(directory) or (cwd, since, self._resumed.get(key, -1))
             self._places[key] = cwd
             try:
-                write_whole(f"{directory}/{PLACE}", [cwd, since])  # For the last look of an agent that finds it over.
+                write_whole(f"{directory}/{PLACE}", [cwd, since, resumed])  # For an agent that finds it over.
             except OSError as error:
                 self._say("where figures are looked for is not noted", task=key, error=repr(error))
-            self._tasks[key] = TaskCollector(key, directory, cwd, since, resume_step)
+            self._tasks[key] = TaskCollector(key, directory, cwd, since, resumed)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="collect", daemon=True)
                 self._thread.start()
@@ -101,6 +103,7 @@ class Collection:
         if self._status is not None:
             self._status.forget(key)
         self._places.pop(key, None)
+        self._resumed.pop(key, None)
         with self._lock:
             task = self._tasks.pop(key, None)
             self._lock.notify_all()
@@ -124,7 +127,7 @@ class Collection:
                 task = self._tasks.pop(key, None)
                 # Where an agent before us looked at it, files that it has not taken up may be those of others.
                 shares = task is None or self._shares(task)
-            task = task or TaskCollector(key, directory, *(_noted(directory) or ("", 0.0)))
+            task = task or TaskCollector(key, directory, *(_noted(directory) or ("", 0.0, -1)))
             with self._looking:
                 if self._look(task, shares, final=True) and task.has_told:
                     with open(f"{directory}/{DONE}", "w"):
@@ -172,12 +175,12 @@ class Collection:
             self._log.say(fact, **more)
 
 
-def _noted(directory: str) -> tuple[str, float] | None:
-    """Where a task works and since when its files count, as it was noted when it was first looked at."""
+def _noted(directory: str) -> tuple[str, float, int] | None:
+    """Where a task works, since when its files count, and from which step: as noted when it was first looked at."""
     try:
         with open(f"{directory}/{PLACE}") as file:
-            cwd, since = json.load(file)
-            return str(cwd), float(since)
+            cwd, since, resumed = json.load(file)
+            return str(cwd), float(since), int(resumed)
     except (OSError, ValueError, TypeError):
         return None
 
