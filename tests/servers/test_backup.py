@@ -57,7 +57,7 @@ def test_a_backup_of_a_running_server_comes_back_whole_in_either_database(
     assert elsewhere.log(written) == "line 1\nline 2\nline 3\n"
     assert elsewhere.log(bundled) == "bundled\n"
     elsewhere.ok("artifacts", "get", written, "-C", str(tmp_path / "got"))
-    assert (tmp_path / "got/file.txt").read_text() == "kept\n"
+    assert (tmp_path / "got/output/file.txt").read_text() == "kept\n"
     assert json.loads(elsewhere.ok("ps", "-a", "--json"))
     assert "another server runs" in elsewhere.run("server", "restore", str(copy)).stderr
     elsewhere.ok("server", "stop")
@@ -106,7 +106,7 @@ def test_a_backup_from_postgresql_and_a_bucket_names_what_is_lost_and_copies_the
     assert "3 jobs" in elsewhere.ok("server", "restore", str(whole))
     assert [elsewhere.log(job) for job in jobs] == [f"line 1\nline 2\nline 3\n{name}\n" for name in "abc"]
     elsewhere.ok("artifacts", "get", jobs[0], "-C", str(tmp_path / "got"))
-    assert (tmp_path / "got/file.txt").read_text() == "kept\n"
+    assert (tmp_path / "got/output/file.txt").read_text() == "kept\n"
     elsewhere.ok("server", "stop")
 
     # The torn one only when asked for; and what is not there is said where it would stand.
