@@ -22,7 +22,7 @@ def knob(default: Any, says: str) -> Any:
     return field(default=default, metadata={"says": says})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)  # Every command pays for what is made here.
 class Settings:
     """The values in force. Durations are seconds (`_s`), sizes are bytes (`_bytes`)."""
 

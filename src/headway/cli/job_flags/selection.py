@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -34,8 +33,7 @@ FILTERS = (
 )
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """Jobs by their names, or by the words of a filter, or the jobs of named arrays that a filter leaves."""
 
     refs: tuple[str, ...]
@@ -91,8 +89,7 @@ def states(text: str | None) -> list[str]:
     return wanted
 
 
-@dataclass(frozen=True)
-class Deed:
+class Deed(NamedTuple):
     """What a verb does to one job, and how that is told of one and of many."""
 
     verb: str

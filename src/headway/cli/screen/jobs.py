@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.cli.frame.output import Output
 from headway.cli.screen import job_words as words
@@ -17,8 +16,7 @@ Shown = Mapping[str, Any]
 ENDS = ("succeeded", "failed", "cancelled")
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """One column of the list of jobs: how it is shown, and what it is sorted by."""
 
     show: Callable[[Shown, float], str]
