@@ -271,7 +271,7 @@ def test_behind_a_loopback_server_tunnels_are_made_again_and_a_wrong_clock_break
     try:
         house.until_up("far-h7", "late-h8")
         paced = paced_on(house, "far", "paced-far")
-        late = house.submit("--pool", "late", "--", str(python), "-c", CLOCK)
+        late = house.submit("--pool", "late", "--no-bundle", "--", str(python), "-c", CLOCK)
         paced.until(20)
         house.kill(house.server)
         sockets = sockets_dir(home_from({"HEADWAY_HOME": str(house.home)}).state)

@@ -129,6 +129,12 @@ def test_a_shared_server_gets_no_paths_of_this_machine(project: Path) -> None:
     assert made.raw["env"] == {"PATH": "/opt/bin", "LANG": "C.UTF-8"}
 
 
+def test_another_interpreter_than_the_callers_own_stays_as_it_was_typed(project: Path) -> None:
+    described = {**prepared(project, Packing(False)).raw, "command": ["/opt/conda/bin/python", "train.py"]}
+    made = prepare(described, Packing(), Surroundings("auto", True, project / "cache", ENV))
+    assert made.raw["command"] == ["/opt/conda/bin/python", "train.py"]
+
+
 def test_with_an_environment_the_interpreter_is_the_environments(project: Path) -> None:
     (project / "src/requirements.txt").write_text("numpy\n")
     in_place = prepared(project, Packing(environment="auto"))

@@ -7,6 +7,9 @@ sends nothing.
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import Any
 
 from headway.client.code import bundle, environments, ignored_files, passed_env
 from headway.client.code.bundle import ReadBundle
+from headway.client.code.script import interpreter
 from headway.core.errors import BadInput
 
 WHEN = ("auto", "always", "never")
@@ -92,7 +96,7 @@ def _settled(raw: dict[str, Any], packing: Packing, here: Surroundings) -> Prepa
         script = next((word for word in raw.get("command") or () if str(word).endswith(".py")), None)
         raw = {**raw, "environment": environments.resolve(packing.environment, base, workdir, script)}
         raw = _without(raw, OF_AN_ENVIRONMENT, env)
-        raw["command"] = _portable(raw["command"], "python")
+        raw["command"] = _in_environment(raw["command"])
     if made:
         return PreparedJob({key: value for key, value in raw.items() if key != "workdir"})
     if root is None:
@@ -128,7 +132,7 @@ def _without_files(raw: dict[str, Any], workdir: str, names: Sequence[str], env:
     if named is not None:
         raise BadInput(f'"{named[:200]}" lies in {workdir}, which is too much to send to the server', hint)
     given = _without({key: value for key, value in raw.items() if key != "workdir"}, names, env)
-    given["command"] = _portable(given["command"], "python3") if names else given["command"]
+    given["command"] = _portable(given["command"], "python3", env) if names else given["command"]
     return PreparedJob(given, notes=(f"headway: {workdir} is not sent: the job runs in an empty directory of its own",))
 
 
@@ -152,7 +156,7 @@ def _bundled(
         raise BadInput(f'environment: "{path}" is left out of the bundle by .gitignore or {ignored_files.OURS}')
     if shared:
         given = _without(given, OF_THIS_MACHINE, env)
-        given["command"] = _portable(given["command"], "python3")
+        given["command"] = _portable(given["command"], "python3", env)
     return given
 
 
@@ -173,12 +177,18 @@ def _inner(word: str, found: ReadBundle, workdir: str) -> str:
     return os.path.relpath(full, workdir) if os.path.isabs(word) else word
 
 
-def _portable(command: Sequence[str], python: str) -> list[str]:
-    """The command with the interpreter that the node finds, in place of the caller's own."""
-    first = os.path.basename(command[0])
-    ours = os.path.isabs(command[0]) and (first.startswith("python") or first == "bash")
-    name = python if first.startswith("python") else first
-    return [name, *command[1:]] if ours else list(command)
+def _portable(command: Sequence[str], python: str, env: Mapping[str, str]) -> list[str]:
+    """The command with what the node has in place of the caller's own Python or bash. Any other stays as typed."""
+    first = command[0]
+    if first in (interpreter(env), sys.executable, os.path.join(env.get("VIRTUAL_ENV") or "/", "bin/python3")):
+        return [python, *command[1:]]
+    return ["bash", *command[1:]] if first == shutil.which("bash", path=env.get("PATH")) else list(command)
+
+
+def _in_environment(command: Sequence[str]) -> list[str]:
+    """The command with the environment's Python in place of any that stands there with its path."""
+    plain = re.fullmatch(r"/.*/python[\d.]*", command[0])
+    return ["python", *command[1:]] if plain else list(command)
 
 
 def _without(raw: dict[str, Any], names: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:

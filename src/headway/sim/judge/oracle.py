@@ -72,6 +72,7 @@ class Oracle:
         self.newest_lease: dict[str, tuple[float, float]] = {}  # From when, until when: a shorter one may follow.
         self.lapses: dict[str, list[float]] = defaultdict(list)  # When a node had lost its lease, or its life.
         self.agent_deaths: dict[str, list[float]] = defaultdict(list)
+        self.naps: dict[str, list[float]] = defaultdict(list)
         self.keeper_deaths: dict[str, list[float]] = defaultdict(list)
         self.preempted: set[tuple[JobId, int]] = set()  # However their ranks end: it may be the notice's echo.
         self.asleep: set[str] = set()
@@ -347,7 +348,18 @@ class Oracle:
         """Its lease ended with the boot before: the next one may be shorter."""
         self.lease_until.pop(node, None)
 
+    def ran_apart(self, job: JobId, before: int) -> bool:
+        """Whether a machine slept under an earlier attempt of a gang, and the others went on without it.
+
+        Real gangs wait for each other; of tasks that run apart by more than an interval between saves it may be
+        misjudged who saves (docs/decisions/0021).
+        """
+        placed = [self.places[job, attempt] for attempt in range(1, before) if (job, attempt) in self.places]
+        gangs = [(since, nodes) for since, nodes in placed if len(nodes) > 1]
+        return any(when >= since for since, nodes in gangs for node in nodes for when in self.naps[node])
+
     def fell_asleep(self, node: str) -> None:
+        self.naps[node].append(self.world.now)
         if self.on_node[node]:
             self._leased(node, self._somebody_on(node))
         self.asleep.add(node)
