@@ -100,12 +100,13 @@ def read_curves(reader: PointReader, rows: Sequence[Series], most: int) -> list[
 
 
 async def freshened(services: Services, request: Request, ref: str, fresh_s: float) -> Job:
-    """The job, after its nodes have sent what they have, or that long."""
+    """The job, after its nodes have sent what they have, or that long; of one that ended, when all is counted."""
     job = await find_job(services, request, ref)
-    if fresh_s and services.leading and job.alive:
-        with services.hub.output_of(job.id) as happened:
-            services.control.follow_log(job.id, FOLLOWED_S)
-            await asyncio.wait([happened], timeout=fresh_s)
+    if fresh_s and services.leading:
+        if job.alive:
+            with services.hub.output_of(job.id) as happened:
+                services.control.follow_log(job.id, FOLLOWED_S)
+                await asyncio.wait([happened], timeout=fresh_s)
         for _ in range(COUNTED_TRIES):
             if await run_in_threadpool(is_counted, services.store, job):
                 break
