@@ -201,10 +201,10 @@ def test_a_piece_of_a_log_that_is_damaged_or_lost_is_said_to_be_and_never_shown(
         storage.damaged = 2
         assert read(0).data == b"one\ntwo\nsix\n", "damaged on the way, it is read again"
         storage.put("logs/n1/1", b"twx\n")
-        assert read(0) == LogPiece(b"one\n", 0, 0)
+        assert read(0) == LogPiece(b"one\n", 0, 0, times=((4, 0.0),))
         assert read(4) == LogPiece(b"", 8, 4, 4)
         assert read(4).next == 8
-        assert read(8) == LogPiece(b"six\n", 8, 0)
+        assert read(8) == LogPiece(b"six\n", 8, 0, times=((12, 0.0),))
         server.services.checked_logs.clear()
         assert read(5, 1) == LogPiece(b"", 8, 3, 3), "a part of it is not shown either"
         storage.delete(["logs/n1/2"])

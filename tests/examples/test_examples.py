@@ -38,7 +38,7 @@ def model(living: Living, job: str, path: str) -> str:
     ("name", "result", "words"),
     [
         ("digits", "weights.npy", ["--steps", "800", "--pause", "0.015"]),
-        ("torch_digits", "result.json", ["--steps", "600", "--pause", "0.02"]),
+        ("torch_digits", "output/result.json", ["--steps", "600", "--pause", "0.02"]),
     ],
 )
 def test_a_preempted_example_ends_with_the_same_model(living: Living, name: str, result: str, words: list[str]) -> None:
