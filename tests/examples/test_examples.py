@@ -37,7 +37,7 @@ def model(living: Living, job: str, path: str) -> str:
 @pytest.mark.parametrize(
     ("name", "result", "words"),
     [
-        ("digits", "weights.npy", ["--steps", "800", "--pause", "0.015"]),
+        ("digits", "output/weights.npy", ["--steps", "800", "--pause", "0.015"]),
         ("torch_digits", "output/result.json", ["--steps", "600", "--pause", "0.02"]),
     ],
 )

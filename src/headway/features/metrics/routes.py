@@ -20,7 +20,7 @@ from headway.api.web.feature_routes import FeatureRoutes
 from headway.api.web.gate import find_job
 from headway.api.web.services import Services
 from headway.core.access.actor import Right
-from headway.core.errors import NotFound
+from headway.core.errors import BadInput, NotFound
 from headway.core.model import Job
 from headway.features.metrics.curves import NO_STEP, Points
 from headway.features.metrics.reading import PointReader
@@ -154,7 +154,7 @@ def routes(services: Services) -> APIRouter:
     async def points(
         ref: str,
         request: Request,
-        name: str,
+        name: str = "",
         attempt: Annotated[int | None, Query(ge=1, le=10**6)] = None,
         rank: Annotated[int | None, Query(ge=0, le=10**7)] = None,
         source: str = "",
@@ -162,6 +162,8 @@ def routes(services: Services) -> APIRouter:
     ) -> Response:
         """The points of one name, a curve for each attempt and rank; thinned so that spikes survive."""
         job = await find_job(services, request, ref)
+        if not name:
+            raise BadInput("which metric? name is missing", f"headway metrics {job.id} lists them")
 
         def read() -> Response:
             found = find_series(store, job, name, attempt, rank)
