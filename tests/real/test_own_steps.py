@@ -87,7 +87,11 @@ def test_a_checkpoint_is_shown_under_the_step_that_its_job_told(living: Living) 
     for habit, job in jobs.items():
         told = living.wait(job)
         newest = told["checkpoint"]
-        assert (told["state"], newest["unit"], newest["step"]) == ("succeeded", *SHOWN[habit]), habit
+        unit, step = SHOWN[habit]
+        # Of a job that tells nothing saves are counted; on a busy machine its first two may be found by one look.
+        steps = (step - 1, step) if habit == "silent" else (step,)
+        assert (told["state"], newest["unit"]) == ("succeeded", unit), habit
+        assert newest["step"] in steps, habit
         shown = json.loads(living.ok("checkpoints", job, "--json"))["checkpoints"]
         for each in shown:
             path = f"step_{each['step']:04d}.state" if habit == "named" else "newest.state"
