@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headway.cli.main import main
-from headway.features.usage.watching import FOR_S, Watching, read_use
+from headway.features.usage.watched_nodes import FOR_S, WatchedNodes, read_use
 from headway_agent.limits.usage_reports import TaskUsage, UsageReports
 from tests.accounts.people import Shared
 from tests.api.serving import TOKEN, Serving
@@ -76,7 +76,7 @@ def test_only_jobs_of_ones_own_projects_are_shown(tmp_path: Path) -> None:
 
 
 def test_a_node_that_says_nothing_is_told_again_and_one_that_does_only_when_its_time_runs_out() -> None:
-    watching = Watching()
+    watching = WatchedNodes()
     assert watching.tell("n1", 100.0) is None
     watching.until = 200.0
     assert watching.tell("n1", 100.0) == FOR_S
@@ -90,7 +90,7 @@ def test_a_node_that_says_nothing_is_told_again_and_one_that_does_only_when_its_
 
 
 def test_steps_per_second_are_those_of_the_last_looks() -> None:
-    watching = Watching()
+    watching = WatchedNodes()
     assert watching.rate("j1", None, 0.0) is None
     assert watching.rate("j1", 100, 0.0) is None
     assert watching.rate("j1", 140, 2.0) == 20.0

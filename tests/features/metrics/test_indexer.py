@@ -18,7 +18,7 @@ from headway.control.state.transaction import Command
 from headway.features.catalog import load
 from headway.features.metrics import indexer, rules
 from headway.features.metrics.indexer import Indexer
-from headway.features.metrics.reading import PointReader
+from headway.features.metrics.point_reader import PointReader
 from headway.features.metrics.tables import CHUNKS, SERIES, STREAMS, Series
 from headway.storage.folder import FolderStorage
 from headway.store.memory.store import MemoryStore

@@ -24,7 +24,7 @@ from headway.cli.frame import exits
 from headway.cli.frame.examples import examples
 from headway.cli.frame.options import DURATION, connect, output_options
 from headway.cli.frame.output import Output, harmless, on_terminal
-from headway.cli.frame.waiting import columns
+from headway.cli.frame.watch import columns
 from headway.cli.job_flags.bundle_upload import send
 from headway.core.errors import BadInput, HeadwayError
 from headway.core.rehearsal.advice import MODEL_FILE

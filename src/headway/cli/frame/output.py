@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headway.core.errors import HeadwayError
 
 if TYPE_CHECKING:
-    from headway.cli.frame.waiting import Watch
+    from headway.cli.frame.watch import Watch
 
 # Control characters (ESC and CSI among them), separators of lines, and marks that turn the direction of writing.
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -50,7 +50,7 @@ class Output:
     def watch(self) -> Watch:
         """Says what is being waited for."""
         if self._watch is None:
-            from headway.cli.frame.waiting import Watch
+            from headway.cli.frame.watch import Watch
 
             self._watch = Watch(self)
         return self._watch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.cli.frame import exits
@@ -53,7 +53,7 @@ def follow(
     except KeyboardInterrupt:
         stage.end()
         reader.end()
-        return let_go(client, story.job, output)
+        return _let_go_of_job(client, story.job, output)
     finally:
         stage.end()
     reader.end()
@@ -114,17 +114,19 @@ def lost_files(job: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(told["unkept"] for task in tasks if (told := task.get("outcome")) and told.get("unkept")))
 
 
-def let_go(client: Client, job: str, output: Output) -> int:
-    """The first Ctrl-C detaches and says how to come back; a second one, pressed at once, asks the job to stop."""
+def let_go(client: Client, what: str, back: str, output: Output, stop: Callable[[], str]) -> int:
+    """The first Ctrl-C detaches and says how to come back; a second one, pressed at once, asks for an end.
+
+    `what` is `job x8q3` or `array x8q3`; `back` the command that comes back; `stop` asks, and says what was asked.
+    """
     try:
-        output.say(f"\nheadway: detached; job {job} goes on. Follow it again: headway logs -f {job}")
-        output.say(f"headway: stop it: headway stop {job}, or press Ctrl-C again now")
+        output.say(f"\nheadway: detached; {what} goes on. Come back to it: {back}")
+        output.say(f"headway: stop it: headway stop {what.split()[1]}, or press Ctrl-C again now")
         time.sleep(SECOND_PRESS_S)
     except KeyboardInterrupt:
         try:
             client.link.patience_s = 5.0
-            client.stop(job)
-            output.say(f"headway: job {job} was asked to stop")
+            output.say(f"headway: {stop()}")
         except HeadwayError as error:
             output.error(error, exits.INTERRUPTED)
     return exits.INTERRUPTED
@@ -157,3 +159,11 @@ class Stage:
         if self._shown:
             self._shown = False
             self._watch.end()
+
+
+def _let_go_of_job(client: Client, job: str, output: Output) -> int:
+    def stop() -> str:
+        client.stop(job)
+        return f"job {job} was asked to stop"
+
+    return let_go(client, f"job {job}", f"headway logs -f {job}", output, stop)

@@ -11,9 +11,9 @@ from typing import Any
 
 from headway.cli.frame import exits
 from headway.cli.frame.output import Output, harmless, on_terminal
-from headway.cli.frame.waiting import columns
+from headway.cli.frame.watch import columns
 from headway.cli.screen.arrays import ENDS, bar, counted
-from headway.cli.screen.follow import AWAY_S_MAX, SECOND_PRESS_S
+from headway.cli.screen.follow import AWAY_S_MAX, let_go
 from headway.cli.screen.log_lines import LineView
 from headway.core.errors import HeadwayError
 
@@ -106,16 +106,7 @@ def _ended(client: Any, id: str, output: Output) -> int:
 
 
 def _let_go(client: Any, id: str, output: Output) -> int:
-    """The first Ctrl-C detaches and says how to come back; a second one, pressed at once, asks all jobs to stop."""
-    try:
-        output.say(f"\nheadway: detached; array {id} goes on. Wait for it: headway wait {id}")
-        output.say(f"headway: stop it: headway stop {id}, or press Ctrl-C again now")
-        time.sleep(SECOND_PRESS_S)
-    except KeyboardInterrupt:
-        try:
-            client.link.patience_s = 5.0
-            told = client.house.stop_array(id)
-            output.say(f"headway: {told['changed']:,} jobs were asked to stop")
-        except HeadwayError as error:
-            output.error(error, exits.INTERRUPTED)
-    return exits.INTERRUPTED
+    def stop() -> str:
+        return f"{client.house.stop_array(id)['changed']:,} jobs were asked to stop"
+
+    return let_go(client, f"array {id}", f"headway wait {id}", output, stop)

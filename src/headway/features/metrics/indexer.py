@@ -23,7 +23,7 @@ from headway.core.errors import HeadwayError, for_log
 from headway.core.model import JobId
 from headway.features.metrics import chunks
 from headway.features.metrics.commands import CountPoints, MergeChunks, PackPoints
-from headway.features.metrics.reading import Stretch, points_of, read_stretch
+from headway.features.metrics.point_reader import Stretch, points_of, read_stretch
 from headway.features.metrics.rules import Fold, lines_of
 from headway.features.metrics.tables import CHUNKS, OF_STREAM, PARAMETERS, SERIES, STREAMS, Chunk, PointStream
 from headway.store.protocol import LogRange

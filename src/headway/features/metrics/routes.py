@@ -23,7 +23,7 @@ from headway.core.access.actor import Right
 from headway.core.errors import BadInput, NotFound
 from headway.core.model import Job
 from headway.features.metrics.curves import NO_STEP, Points
-from headway.features.metrics.reading import PointReader
+from headway.features.metrics.point_reader import PointReader
 from headway.features.metrics.rules import NAMES_MAX, clean
 from headway.features.metrics.same_curves import shown
 from headway.features.metrics.tables import PARAMETERS, SERIES, STREAMS, PointStream, Series

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.control.state.transaction import Transaction
 from headway.core.model import Job, NodeId
-from headway.features.usage.watching import FOR_S, FRESH_S, NodeUse, Watching
+from headway.features.usage.watched_nodes import FOR_S, FRESH_S, NodeUse, WatchedNodes
 from headway_wire.tasks import task_key
 
 JOBS_MOST = 500
@@ -22,7 +22,7 @@ class AskUsage:
 
     def apply(self, tx: Transaction) -> dict[str, Any]:
         book, now = tx.book, tx.now
-        watching = Watching.of(book)
+        watching = WatchedNodes.of(book)
         watching.until = now + FOR_S
         book.touched.update(book.nodes)
         heard = {node: use for node, use in watching.heard.items() if now - use.at <= FRESH_S and node in book.nodes}
@@ -41,7 +41,7 @@ class AskUsage:
         }
 
 
-def _job(tx: Transaction, watching: Watching, heard: Mapping[NodeId, NodeUse], job: Job) -> dict[str, Any]:
+def _job(tx: Transaction, watching: WatchedNodes, heard: Mapping[NodeId, NodeUse], job: Job) -> dict[str, Any]:
     attempt, spec = job.attempt, job.spec
     assert attempt is not None
     cores, memory, known = 0.0, 0, False

@@ -29,15 +29,15 @@ class NodeUse:
 
 
 @dataclass
-class Watching:
+class WatchedNodes:
     until: float = 0.0
     told: dict[NodeId, tuple[float, float]] = field(default_factory=dict)  # When, and until when.
     heard: dict[NodeId, NodeUse] = field(default_factory=dict)
     steps: dict[JobId, deque[tuple[float, int]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, book: WorkingCopy) -> Watching:
-        found: Watching = book.memories["usage"]
+    def of(cls, book: WorkingCopy) -> WatchedNodes:
+        found: WatchedNodes = book.memories["usage"]
         return found
 
     def tell(self, node: NodeId, now: float) -> float | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli.frame.output import Output
-from headway.cli.frame.waiting import Watch
+from headway.cli.frame.watch import Watch
 from headway.client.connection.http import TROUBLE, WHOLE
 from tests.client.fake_server import FakeServer
 from tests.waiting import PATIENCE_S, wait_until
