@@ -76,6 +76,8 @@ def metrics(
     ]
     if as_csv:
         _write_csv(curves)
+        for note in thinned(curves, rows):
+            output.say(note)
     else:
         output.show({"curves": curves}, lambda: _plots(curves, smooth, axis), lambda: _names(curves))
     return exits.OK
@@ -154,6 +156,17 @@ def _across(curve: Mapping[str, Any], axis: str) -> list[float]:
         return [place if step is None else float(step) for place, step in enumerate(curve["steps"])]
     begin = curve["at"][0] if axis == "time" and curve["at"] else 0.0
     return [at - begin for at in curve["at"]]
+
+
+def thinned(curves: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is said of curves that came with fewer points than there are."""
+    whole = {(row["name"], row["attempt"], row["rank"], row["source"]): row["count"] for row in rows}
+    found = []
+    for curve in curves:
+        count = whole.get((curve["name"], curve["attempt"], curve["rank"], curve["source"]), 0)
+        if len(curve["values"]) < count:
+            found.append(f"{curve['name']}: {len(curve['values']):,} of {count:,} points, with every spike among them")
+    return found
 
 
 def _write_csv(curves: Sequence[Mapping[str, Any]]) -> None:
